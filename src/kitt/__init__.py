@@ -1,0 +1,1 @@
+"""KITT: names, fits and explains the Gaussian-process kernel of a table."""
