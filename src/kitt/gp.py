@@ -1,0 +1,260 @@
+"""Exact Gaussian-process regression with the kernels of `kernels`: likelihood and gradient, posterior, leave-one-out, draws.
+
+Everything takes a single data set (N, D) or a batch (B, N, D). Targets have zero prior mean (standardise first).
+R&W is Rasmussen & Williams, Gaussian Processes for Machine Learning.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from scipy.linalg import lapack
+from torch import Tensor
+
+from kitt.errors import FitError
+from kitt.kernels import Kernel, Saved, Term
+
+_LOG_2PI = math.log(2 * math.pi)
+_LADDER = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)  # jitter, relative to the mean of the diagonal
+_PANEL = 160  # rows of the lower triangle worked on at once: small enough for the cache, large enough for BLAS
+
+
+# --- factorisation -------------------------------------------------------------------------------------------------------
+
+
+def cholesky(K: Tensor, what: str = "the kernel") -> Tensor:
+    """Lower Cholesky factor of (..., N, N); reads the lower triangle only. Adds jitter where needed, or raises FitError.
+
+    Matrices of a batch are treated one by one: only those that fail get jitter.
+    """
+    if not torch.isfinite(torch.diagonal(K, dim1=-2, dim2=-1)).all():
+        raise FitError(f"the covariance of {what} is not finite: a parameter is too large; standardise the data or bound it")
+    L, info = torch.linalg.cholesky_ex(K)
+    if not info.any():
+        return L
+    scale = torch.diagonal(K, dim1=-2, dim2=-1).mean(-1).clamp_min(torch.finfo(K.dtype).tiny)
+    eye = torch.eye(K.shape[-1], dtype=K.dtype, device=K.device)
+    for jitter in _LADDER[1:] if K.dtype == torch.float64 else (1e-6, 1e-5, 1e-4, 1e-3):
+        bad = info != 0
+        amount = (jitter * scale * bad)[..., None, None]
+        again, again_info = torch.linalg.cholesky_ex(K + amount * eye)
+        L, info = torch.where(bad[..., None, None], again, L), torch.where(bad, again_info, info)
+        if not info.any():
+            return L
+    raise FitError(_not_positive_definite(what))
+
+
+def _not_positive_definite(what: str) -> str:
+    return (
+        f"the covariance of {what} is not positive definite, even with {_LADDER[-1]:g} of its scale added to the diagonal: "
+        "drop repeated rows, raise the noise, or choose another word"
+    )
+
+
+def _factor_and_invert(K: Tensor, what: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Cholesky factor, inverse (lower triangle valid) and log-determinant of K, whose lower triangle is given.
+
+    A single matrix in double precision on the CPU goes straight to LAPACK, which saves torch's copies; K is overwritten.
+    """
+    if K.dim() > 2 or K.dtype != torch.float64 or K.device.type != "cpu":
+        L = cholesky(K, what)
+        log_det = 2 * torch.diagonal(L, dim1=-2, dim2=-1).log().sum(-1)
+        return L, torch.cholesky_inverse(L), log_det
+    diagonal = torch.diagonal(K).clone()
+    if not torch.isfinite(diagonal).all():
+        return cholesky(K, what), K, K  # raises
+    for jitter in _LADDER:
+        # LAPACK is column-major: the transpose of our lower triangle is its upper one.
+        factor, info = lapack.dpotrf((K if jitter == _LADDER[-1] else K.clone()).numpy().T, lower=0, overwrite_a=1, clean=1)
+        if info == 0:
+            break
+        torch.diagonal(K).copy_(diagonal + _next(jitter) * diagonal.mean())
+    else:
+        raise FitError(_not_positive_definite(what))
+    inverse, _ = lapack.dpotri(factor, lower=0)
+    L = torch.from_numpy(factor.T)
+    return L, torch.from_numpy(inverse.T), 2 * torch.diagonal(L).log().sum()
+
+
+def _next(jitter: float) -> float:
+    index = _LADDER.index(jitter) + 1
+    return _LADDER[min(index, len(_LADDER) - 1)]
+
+
+# --- likelihood ----------------------------------------------------------------------------------------------------------
+
+
+class _LogMarginalLikelihood(torch.autograd.Function):
+    """log N(y; 0, K) whose gradient is ½(αα' − K⁻¹) (R&W eq. 5.9), instead of a graph through the Cholesky."""
+
+    @staticmethod
+    def forward(ctx: torch.autograd.function.FunctionCtx, K: Tensor, y: Tensor) -> Tensor:
+        L, inverse, log_det = _factor_and_invert(K.detach().clone(), "the given matrix")
+        alpha = torch.cholesky_solve(y.unsqueeze(-1), L).squeeze(-1)
+        ctx.save_for_backward(inverse, alpha)
+        return -0.5 * ((y * alpha).sum(-1) + log_det + y.shape[-1] * _LOG_2PI)
+
+    @staticmethod
+    def backward(ctx: torch.autograd.function.FunctionCtx, *grads: Tensor) -> tuple[Tensor, Tensor]:
+        inverse, alpha = ctx.saved_tensors  # type: ignore[attr-defined]
+        inverse = inverse.tril() + inverse.tril(-1).mT
+        G = 0.5 * (alpha.unsqueeze(-1) * alpha.unsqueeze(-2) - inverse)
+        return grads[0][..., None, None] * G, -grads[0][..., None] * alpha
+
+
+def log_marginal_likelihood(K: Tensor, y: Tensor) -> Tensor:
+    """log N(y; 0, K) for any covariance matrix, differentiable: for kernels that are not expressions."""
+    return _LogMarginalLikelihood.apply(K, y)
+
+
+class Likelihood:
+    """log p(y | X, theta) of an expression, and its gradient, as fast as we know how.
+
+    Only the lower triangle is ever formed, in panels of rows that stay in the cache; the gradient contracts
+    ½(αα' − K⁻¹) with each word (`Term.backward`) and reaches theta through the small feature matrices.
+    """
+
+    def __init__(self, kernel: Kernel, X: Tensor, y: Tensor) -> None:
+        self.kernel, self.X, self.y = kernel, X, y
+        N = X.shape[-2]
+        panel = _PANEL if X.dim() == 2 else N
+        self.panels = [slice(i, min(i + panel, N)) for i in range(0, N, panel)]
+
+    def value(self, theta: Tensor) -> Tensor:
+        with torch.no_grad():
+            L = cholesky(self._covariance(self.kernel.terms(theta, self.X), theta, keep=False)[0], str(self.kernel.expression))
+            white = torch.linalg.solve_triangular(L, self.y.unsqueeze(-1), upper=False).squeeze(-1)
+            log_det = 2 * torch.diagonal(L, dim1=-2, dim2=-1).log().sum(-1)
+            return -0.5 * (white.square().sum(-1) + log_det + self.y.shape[-1] * _LOG_2PI)
+
+    def value_and_gradient(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        theta = theta.detach().requires_grad_(True)
+        terms = self.kernel.terms(theta, self.X)
+        noise = self.kernel.noise(theta, self.X)
+        with torch.no_grad():
+            frozen = [term.detach() for term in terms]
+            K, saved = self._covariance(frozen, theta, keep=True, noise=noise)
+            L, inverse, log_det = _factor_and_invert(K, str(self.kernel.expression))
+            alpha = torch.cholesky_solve(self.y.unsqueeze(-1), L).squeeze(-1)
+            value = -0.5 * ((self.y * alpha).sum(-1) + log_det + self.y.shape[-1] * _LOG_2PI)
+            noise_grad = 0.5 * (alpha.square() - torch.diagonal(inverse, dim1=-2, dim2=-1))
+            grads = self._contract(frozen, saved, inverse, alpha)
+        leaves = [leaf for term in terms for leaf in term.leaves]
+        (gradient,) = torch.autograd.grad([*leaves, noise], theta, [*grads, noise_grad])
+        return value, gradient
+
+    def _covariance(
+        self, terms: list[Term], theta: Tensor, keep: bool, noise: Tensor | None = None
+    ) -> tuple[Tensor, list[list[Saved]]]:
+        """Lower triangle of the covariance of y, panel by panel, and what the gradient needs."""
+        N = self.X.shape[-2]
+        noise = self.kernel.noise(theta, self.X) if noise is None else noise
+        K = self.X.new_zeros(*noise.shape[:-1], N, N)
+        saved: list[list[Saved]] = []
+        for rows in self.panels:
+            saved.append([])
+            columns = slice(0, rows.stop)
+            for term in terms:
+                block = term.rows(rows).block(term.rows(columns), rows.start)
+                K[..., rows, columns] += block.K
+                if keep:
+                    saved[-1].append(block)
+        torch.diagonal(K, dim1=-2, dim2=-1).add_(noise)
+        return K, saved
+
+    def _contract(self, terms: list[Term], saved: list[list[Saved]], inverse: Tensor, alpha: Tensor) -> list[Tensor]:
+        grads = [torch.zeros_like(leaf) for term in terms for leaf in term.leaves]
+        for rows, blocks in zip(self.panels, saved, strict=True):
+            columns = slice(0, rows.stop)
+            G = alpha[..., rows, None] * alpha[..., None, columns] - inverse[..., rows, columns]
+            # Twice the strict lower triangle, once the diagonal, nothing above it: the whole symmetric sum of ½G.
+            square = G[..., rows.start :]
+            square.copy_(square.tril())
+            torch.diagonal(square, dim1=-2, dim2=-1).mul_(0.5)
+            position = 0
+            for term, block in zip(terms, blocks, strict=True):
+                by_row, by_column = term.rows(rows).backward(term.rows(columns), block, G)
+                for row, column in zip(by_row, by_column, strict=True):
+                    grad = grads[position]
+                    if row.dim() > alpha.dim():  # features; a log-variance has no axis of points
+                        grad[..., rows, :] += row
+                        grad[..., columns, :] += column
+                    else:
+                        grad += row
+                    position += 1
+        return grads
+
+
+# --- posterior -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """A GP conditioned on data. Noise words and observation noise are noise: they do not carry over to new points."""
+
+    kernel: Kernel
+    theta: Tensor
+    X: Tensor
+    L: Tensor
+    alpha: Tensor
+
+    @classmethod
+    def fit(cls, kernel: Kernel, theta: Tensor, X: Tensor, y: Tensor) -> Posterior:
+        with torch.no_grad():
+            K = kernel.matrix(theta, X)
+            torch.diagonal(K, dim1=-2, dim2=-1).add_(kernel.noise(theta, X))
+            L = cholesky(K, str(kernel.expression))
+            return cls(kernel, theta, X, L, torch.cholesky_solve(y.unsqueeze(-1), L).squeeze(-1))
+
+    def predict(self, Z: Tensor, noisy: bool = True) -> tuple[Tensor, Tensor]:
+        """Mean and variance at new points (R&W Alg. 2.1); `noisy` adds the noise an observation there would have."""
+        with torch.no_grad():
+            cross = self.kernel.matrix(self.theta, self.X, Z)
+            mean = (cross.mT @ self.alpha.unsqueeze(-1)).squeeze(-1)
+            white = torch.linalg.solve_triangular(self.L, cross, upper=False)
+            variance = (self.kernel.diagonal(self.theta, Z) - white.square().sum(-2)).clamp_min(0)
+            return mean, variance + self.kernel.noise(self.theta, Z) if noisy else variance
+
+    def covariance(self, Z: Tensor, noisy: bool = True) -> Tensor:
+        """Joint posterior covariance at new points, (..., M, M)."""
+        with torch.no_grad():
+            cross = self.kernel.matrix(self.theta, self.X, Z)
+            white = torch.linalg.solve_triangular(self.L, cross, upper=False)
+            covariance = self.kernel.matrix(self.theta, Z) - white.mT @ white
+            if noisy:
+                torch.diagonal(covariance, dim1=-2, dim2=-1).add_(self.kernel.noise(self.theta, Z))
+            return 0.5 * (covariance + covariance.mT)
+
+    def component(self, word: int, Z: Tensor) -> tuple[Tensor, Tensor]:
+        """Posterior mean and variance of one signal word alone; the means of all words add up to the mean."""
+        position = [i for i, w in enumerate(self.kernel.expression) if not w.is_noise].index(word)
+        with torch.no_grad():
+            here, there = self.kernel.terms(self.theta, self.X)[position], self.kernel.terms(self.theta, Z)[position]
+            cross = here.matrix(there)
+            mean = (cross.mT @ self.alpha.unsqueeze(-1)).squeeze(-1)
+            white = torch.linalg.solve_triangular(self.L, cross, upper=False)
+            prior = self.kernel.word_diagonals(self.theta, Z)[..., word, :]
+            return mean, (prior - white.square().sum(-2)).clamp_min(0)
+
+
+@dataclass(frozen=True)
+class LeaveOneOut:
+    mean: Tensor
+    variance: Tensor
+    log_density: Tensor
+
+
+def leave_one_out(posterior: Posterior, y: Tensor) -> LeaveOneOut:
+    """Prediction of each point from all the others, in closed form (R&W eqs. 5.10-5.12), noise included."""
+    with torch.no_grad():
+        precision = torch.diagonal(torch.cholesky_inverse(posterior.L), dim1=-2, dim2=-1)
+        mean, variance = y - posterior.alpha / precision, 1 / precision
+        return LeaveOneOut(mean, variance, -0.5 * ((y - mean) ** 2 / variance + variance.log() + _LOG_2PI))
+
+
+def draw(K: Tensor, generator: torch.Generator) -> Tensor:
+    """One exact draw from N(0, K) for each matrix of a batch, (..., N)."""
+    normal = torch.randn(*K.shape[:-1], 1, generator=generator, dtype=K.dtype, device=K.device)
+    return (cholesky(K, "the simulated kernel") @ normal).squeeze(-1)

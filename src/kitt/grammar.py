@@ -1,0 +1,217 @@
+"""The language of kernels: eight primitives, 34 words (a primitive or a product of two), sums of distinct words.
+
+An `Expression` is what KITT says about a table. Its text form is canonical on output (``Linear*RBF + Periodic``) and
+forgiving on input (``per + rbf × lin``). Nothing here knows a number: parameters live in `kernels`, files in `document`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from itertools import combinations_with_replacement
+
+from kitt.errors import GrammarError
+
+
+class Primitive(Enum):
+    """The paper's eight primitive kernels; the order is that of the vocabulary."""
+
+    LINEAR = "Linear"
+    RBF = "RBF"
+    MATERN12 = "Matern12"
+    MATERN32 = "Matern32"
+    MATERN52 = "Matern52"
+    PERIODIC = "Periodic"
+    COSINE = "Cosine"
+    WHITE = "White"
+
+    def __lt__(self, other: Primitive) -> bool:
+        return _ORDER[self] < _ORDER[other]
+
+    @property
+    def is_bandwidth(self) -> bool:
+        """Has lengthscales that shrink in a product (paper, supplement, Priors): RBF, the Materns and Periodic."""
+        return self not in (Primitive.LINEAR, Primitive.COSINE, Primitive.WHITE)
+
+
+_ORDER = {primitive: i for i, primitive in enumerate(Primitive)}
+
+_ALIASES = {
+    "lin": Primitive.LINEAR,
+    "shiftedlinear": Primitive.LINEAR,
+    "se": Primitive.RBF,
+    "squaredexponential": Primitive.RBF,
+    "gaussian": Primitive.RBF,
+    "eq": Primitive.RBF,
+    "exponential": Primitive.MATERN12,
+    "exp": Primitive.MATERN12,
+    "per": Primitive.PERIODIC,
+    "expsinesquared": Primitive.PERIODIC,
+    "cos": Primitive.COSINE,
+    "noise": Primitive.WHITE,
+    "whitenoise": Primitive.WHITE,
+    "whitekernel": Primitive.WHITE,
+    "wn": Primitive.WHITE,
+}
+_ALIASES |= {primitive.value.lower(): primitive for primitive in Primitive}
+_ALIASES |= {
+    f"{prefix}{nu}": primitive
+    for prefix in ("m", "mat", "matern")
+    for nu, primitive in (("12", Primitive.MATERN12), ("32", Primitive.MATERN32), ("52", Primitive.MATERN52))
+}
+
+
+@dataclass(frozen=True, order=True)
+class Word:
+    """A primitive, or a product of two, in canonical order."""
+
+    factors: tuple[Primitive, ...]
+
+    def __post_init__(self) -> None:
+        factors = tuple(sorted(self.factors))
+        object.__setattr__(self, "factors", factors)
+        if factors not in _VOCABULARY:
+            raise GrammarError(_why_not_a_word(factors))
+
+    def __str__(self) -> str:
+        return "*".join(factor.value for factor in self.factors)
+
+    def __repr__(self) -> str:
+        return f"Word({str(self)!r})"
+
+    @property
+    def index(self) -> int:
+        """Place in `WORDS`: the integer the networks use."""
+        return _INDEX[self]
+
+    @property
+    def is_noise(self) -> bool:
+        """Zero between different points: White and Linear*White."""
+        return Primitive.WHITE in self.factors
+
+    @property
+    def bandwidth_factors(self) -> int:
+        return sum(factor.is_bandwidth for factor in self.factors)
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A sum of distinct words; the order means decreasing variance (paper, supplement, Architecture)."""
+
+    words: tuple[Word, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "words", tuple(self.words))
+        if not self.words:
+            raise GrammarError("an expression needs at least one word, for example 'RBF' or 'Linear*RBF + Periodic'")
+        for i, word in enumerate(self.words):
+            if word in self.words[:i]:
+                raise GrammarError(f"the word {word} stands twice in the sum; each word may stand once: drop one of them")
+
+    @classmethod
+    def parse(cls, text: str) -> Expression:
+        return parse(text)
+
+    @classmethod
+    def from_indices(cls, indices: Iterable[int]) -> Expression:
+        return cls(tuple(WORDS[i] for i in indices))
+
+    @property
+    def indices(self) -> tuple[int, ...]:
+        return tuple(word.index for word in self.words)
+
+    @property
+    def signal(self) -> tuple[Word, ...]:
+        """The words that say something about other points, i.e. all but the noise words."""
+        return tuple(word for word in self.words if not word.is_noise)
+
+    def same_sum(self, other: Expression) -> bool:
+        """Equal as kernels, whatever the order of the words."""
+        return set(self.words) == set(other.words)
+
+    def __str__(self) -> str:
+        return " + ".join(map(str, self.words))
+
+    def __repr__(self) -> str:
+        return f"Expression({str(self)!r})"
+
+    def __iter__(self) -> Iterator[Word]:
+        return iter(self.words)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+
+def _make_vocabulary() -> tuple[tuple[Primitive, ...], ...]:
+    """Seven primitives, their 25 products without RBF², Periodic², Cosine², then the two noise words (paper, Training)."""
+    noise = Primitive.WHITE
+    primitives = [p for p in Primitive if p is not noise]
+    redundant = {(p, p) for p in (Primitive.RBF, Primitive.PERIODIC, Primitive.COSINE)}
+    products = [pair for pair in combinations_with_replacement(primitives, 2) if pair not in redundant]
+    return (*((p,) for p in primitives), *products, (noise,), (Primitive.LINEAR, noise))
+
+
+_VOCABULARY = _make_vocabulary()
+WORDS: tuple[Word, ...] = tuple(Word(factors) for factors in _VOCABULARY)
+_INDEX = {word: i for i, word in enumerate(WORDS)}
+
+
+def parse(text: str) -> Expression:
+    """Read an expression: '+' between words; '*', '×', '·' between factors; '²' or '^2' for a square; any case."""
+    if not isinstance(text, str):
+        raise GrammarError(f"expected a kernel expression as text, such as 'Linear*RBF + White', got {type(text).__name__}")
+    words: list[Word] = []
+    start = 0
+    for piece in text.split("+"):
+        words.append(_parse_word(text, piece, start))
+        start += len(piece) + 1
+    return Expression(tuple(words))
+
+
+_FACTOR = re.compile(r"(?:^|[*×·])(?P<factor>\s*(?P<name>[^*×·²^]*?)\s*(?P<square>²|\^\s*2)?\s*)(?=$|[*×·])")
+_IGNORED = re.compile(r"[\s_/.()-]")
+
+
+def _parse_word(text: str, piece: str, start: int) -> Word:
+    if not piece.strip():
+        raise GrammarError(_point(text, start, "expected a word here, such as RBF or Linear*Periodic"))
+    factors: list[Primitive] = []
+    position = 0
+    while position < len(piece) or not factors:
+        match = _FACTOR.match(piece, position) if position == 0 else _FACTOR.search(piece, position)
+        if match is None or match.start() != position or not match["name"]:
+            place = position if match is None else match.end("factor")
+            raise GrammarError(_point(text, start + place, "expected a primitive here, such as RBF or Linear"))
+        primitive = _ALIASES.get(_IGNORED.sub("", match["name"]).lower())
+        if primitive is None:
+            raise GrammarError(_point(text, start + match.start("name"), _unknown(match["name"])))
+        factors += [primitive, primitive] if match["square"] else [primitive]
+        position = match.end()
+    key = tuple(sorted(factors))
+    if key not in _VOCABULARY:
+        raise GrammarError(_point(text, start + len(piece) - len(piece.lstrip()), _why_not_a_word(key)))
+    return Word(key)
+
+
+def _point(text: str, position: int, message: str) -> str:
+    return f"{message}\n  {text}\n  {' ' * position}^"
+
+
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(_IGNORED.sub("", name).lower(), _ALIASES, n=1, cutoff=0.4)
+    hint = f"; did you mean {_ALIASES[near[0]].value}?" if near else "."
+    return f"no primitive is called '{name}'{hint} The eight are {', '.join(p.value for p in Primitive)}"
+
+
+def _why_not_a_word(factors: tuple[Primitive, ...]) -> str:
+    name = "*".join(p.value for p in factors)
+    if not factors:
+        return "a word needs at least one primitive"
+    if len(factors) > 2:
+        return f"{name} has {len(factors)} factors; a word is a primitive or a product of two: split it into a sum"
+    if Primitive.WHITE in factors:
+        return f"{name} is not a word: white noise times a stationary kernel is white noise again: write White"
+    return f"{name} is not a word: the square of {factors[0].value} is no new kernel: write {factors[0].value}"

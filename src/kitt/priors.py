@@ -1,0 +1,179 @@
+"""What we believe about kernel parameters before seeing data: one table, a column for each preset.
+
+`paper` is the paper's text, and its code where the text is silent. `default` is ours, for real tables. `botorch` is what
+BoTorch's `SingleTaskGP` assumes (dimension-scaled log-normal lengthscales), used for the plain candidates and baselines.
+All parameters refer to inputs on the scale named by `Preset.inputs_scale` and to a standardised target.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+import torch
+from torch import Tensor
+
+from kitt.errors import InvalidInputError
+
+NOISE_FLOOR = 1e-6  # smallest observation-noise variance, in units of the target's variance (as in the paper's code)
+
+
+class Parameter(Enum):
+    """The kinds of parameter that the eight primitives and the likelihood have."""
+
+    LENGTHSCALE = "lengthscale"  # RBF, Matern, Periodic: one per dimension
+    PERIOD = "period"  # Periodic: one per dimension
+    FREQUENCY = "frequency"  # Cosine: one per dimension, signed; the reciprocal of the paper's lengthscale
+    VARIANCE = "variance"  # one per word without Linear
+    SLOPE = "slope"  # Linear: one per dimension, the paper's linear variance
+    SHIFT = "shift"  # Linear: one per dimension
+    NOISE = "noise"  # the likelihood's
+
+    @property
+    def is_signed(self) -> bool:
+        return self in (Parameter.FREQUENCY, Parameter.SHIFT)
+
+    @property
+    def floor(self) -> float:
+        return NOISE_FLOOR if self is Parameter.NOISE else 0.0
+
+    def constrain(self, raw: Tensor) -> Tensor:
+        """Unconstrained -> value: identity where signed, else exp (plus the floor of the noise)."""
+        return raw if self.is_signed else raw.exp() + self.floor
+
+    def unconstrain(self, value: Tensor) -> Tensor:
+        return value if self.is_signed else (value - self.floor).clamp_min(1e-300).log()
+
+
+@dataclass(frozen=True)
+class LogNormal:
+    mu: float
+    sigma: float
+
+    def sample(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+        return torch.exp(self.mu + self.sigma * torch.randn(shape, generator=generator, dtype=torch.float64))
+
+    def log_density(self, raw: Tensor) -> Tensor:
+        """Density of the logarithm, so that the mode does not depend on how the optimiser sees the parameter."""
+        return -0.5 * ((raw - self.mu) / self.sigma) ** 2 - math.log(self.sigma * math.sqrt(2 * math.pi))
+
+
+@dataclass(frozen=True)
+class Cauchy:
+    scale: float
+
+    def sample(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+        uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
+        return self.scale * torch.tan(math.pi * (uniform - 0.5))
+
+    def log_density(self, raw: Tensor) -> Tensor:
+        return -torch.log1p((raw / self.scale) ** 2) - math.log(math.pi * self.scale)
+
+
+Distribution = LogNormal | Cauchy
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a prior may depend on: bandwidth factors in the word (0, 1 or 2) and number of active dimensions."""
+
+    factors: int = 1
+    dims: int = 1
+
+
+@dataclass(frozen=True)
+class Preset:
+    name: str
+    source: str
+    table: Mapping[Parameter, Callable[[Context], Distribution]]
+
+    def distribution(self, parameter: Parameter, context: Context) -> Distribution:
+        return self.table[parameter](context)
+
+
+def shrinkage(factors: int) -> tuple[float, float]:
+    """Correction of a lengthscale prior in a product of `factors` bandwidth kernels: (added to mu, times sigma).
+
+    Paper, supplement, Remarks 1 and 2: factors of lengthscale l multiply to a kernel of lengthscale about l / sqrt(factors)
+    and of narrower spread. The paper's code scales by `factors` and widens by factors^(1/4); see `implied_lengthscale`.
+    """
+    factors = max(factors, 1)
+    return math.log(factors), factors**0.25
+
+
+def implied_lengthscale(lengthscales: Tensor) -> Tensor:
+    """Lengthscale of a product of RBFs with the given lengthscales (last axis): 1 / sqrt(sum 1/l²) (Remark 1)."""
+    return lengthscales.pow(-2).sum(-1).rsqrt()
+
+
+def implied_lognormal(mu: float, sigma: float, factors: int) -> LogNormal:
+    """Log-normal approximation of the implied lengthscale of `factors` RBFs with l ~ LN(mu, sigma²) (Remark 2).
+
+    1/l² is LN(−2 mu, 4 sigma²); the sum of log-normals is matched in mean and variance by a log-normal (the remark's
+    mu_z and sigma_z, which needs no correlation when written for the sum of inverse squares); the root halves its logarithm.
+    """
+    var = 4 * sigma**2
+    var_z = math.log(math.expm1(var) / factors + 1)
+    mu_z = math.log(factors) - 2 * mu + var / 2 - var_z / 2
+    return LogNormal(-mu_z / 2, math.sqrt(var_z) / 2)
+
+
+def _paper_lengthscale(c: Context) -> Distribution:
+    shift, widen = shrinkage(c.factors)
+    return LogNormal(shift, widen)
+
+
+def _paper_period(c: Context) -> Distribution:
+    shift, widen = shrinkage(c.factors)
+    return LogNormal(math.log(0.2) + shift, widen)
+
+
+PAPER = Preset(
+    "paper",
+    "Paper, Priors and Heteroscedastic noise; the period, the noise and the product correction from its code. "
+    "Inputs uniform on (−2.5, 2.5).",
+    {
+        Parameter.LENGTHSCALE: _paper_lengthscale,
+        Parameter.PERIOD: _paper_period,
+        Parameter.FREQUENCY: lambda c: Cauchy(1 / 5),  # 1/l is Cauchy(0, 1/5) exactly when l is Cauchy(0, 5)
+        Parameter.VARIANCE: lambda c: LogNormal(0.0, 1.0),
+        Parameter.SLOPE: lambda c: LogNormal(0.0, 1.0),
+        Parameter.SHIFT: lambda c: Cauchy(5.0),
+        Parameter.NOISE: lambda c: LogNormal(-2.0, 1.0),
+    },
+)
+
+DEFAULT = Preset(
+    "default",
+    "Ours, for standardised real tables: lengthscales and wavelengths grow with the root of the number of active "
+    "dimensions, periods are ones that the inputs can show, noise is always there.",
+    {
+        Parameter.LENGTHSCALE: lambda c: LogNormal(0.3 + 0.5 * math.log(c.dims * max(c.factors, 1)), 0.9),
+        Parameter.PERIOD: lambda c: LogNormal(math.log(1.2) + 0.25 * math.log(c.dims), 0.7),
+        Parameter.FREQUENCY: lambda c: Cauchy(0.3 / c.dims**0.5),
+        Parameter.VARIANCE: lambda c: LogNormal(0.0, 1.2),
+        Parameter.SLOPE: lambda c: LogNormal(-math.log(c.dims), 1.2),
+        Parameter.SHIFT: lambda c: Cauchy(1.5),
+        Parameter.NOISE: lambda c: LogNormal(-4.5, 2.0),
+    },
+)
+
+BOTORCH = Preset(
+    "botorch",
+    "BoTorch's SingleTaskGP: lengthscales LogNormal(sqrt 2 + log(D)/2, sqrt 3), noise LogNormal(−4, 1); the rest as in `default`.",
+    {
+        **DEFAULT.table,
+        Parameter.LENGTHSCALE: lambda c: LogNormal(math.sqrt(2) + 0.5 * math.log(c.dims), math.sqrt(3)),
+        Parameter.NOISE: lambda c: LogNormal(-4.0, 1.0),
+    },
+)
+
+PRESETS: dict[str, Preset] = {preset.name: preset for preset in (PAPER, DEFAULT, BOTORCH)}
+
+
+def preset(name: str) -> Preset:
+    if name not in PRESETS:
+        raise InvalidInputError(f"no prior is called '{name}'; the presets are {', '.join(PRESETS)}")
+    return PRESETS[name]
