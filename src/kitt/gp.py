@@ -29,8 +29,7 @@ def cholesky(K: Tensor, what: str = "the kernel") -> Tensor:
 
     Matrices of a batch are treated one by one: only those that fail get jitter.
     """
-    if not torch.isfinite(torch.diagonal(K, dim1=-2, dim2=-1)).all():
-        raise FitError(f"the covariance of {what} is not finite: a parameter is too large; standardise the data or bound it")
+    _finite(torch.diagonal(K, dim1=-2, dim2=-1), what)
     L, info = torch.linalg.cholesky_ex(K)
     if not info.any():
         return L
@@ -44,6 +43,12 @@ def cholesky(K: Tensor, what: str = "the kernel") -> Tensor:
         if not info.any():
             return L
     raise FitError(_not_positive_definite(what))
+
+
+def _finite(result: Tensor, what: str) -> Tensor:
+    if not torch.isfinite(result).all():
+        raise FitError(f"{what} gives infinite numbers here: a parameter or the data are too large; standardise or bound them")
+    return result
 
 
 def _not_positive_definite(what: str) -> str:
@@ -63,8 +68,7 @@ def _factor_and_invert(K: Tensor, what: str) -> tuple[Tensor, Tensor, Tensor]:
         log_det = 2 * torch.diagonal(L, dim1=-2, dim2=-1).log().sum(-1)
         return L, torch.cholesky_inverse(L), log_det
     diagonal = torch.diagonal(K).clone()
-    if not torch.isfinite(diagonal).all():
-        return cholesky(K, what), K, K  # raises
+    _finite(diagonal, what)
     for jitter in _LADDER:
         # LAPACK is column-major: the transpose of our lower triangle is its upper one.
         factor, info = lapack.dpotrf((K if jitter == _LADDER[-1] else K.clone()).numpy().T, lower=0, overwrite_a=1, clean=1)
@@ -127,7 +131,8 @@ class Likelihood:
             L = cholesky(self._covariance(self.kernel.terms(theta, self.X), theta, keep=False)[0], str(self.kernel.expression))
             white = torch.linalg.solve_triangular(L, self.y.unsqueeze(-1), upper=False).squeeze(-1)
             log_det = 2 * torch.diagonal(L, dim1=-2, dim2=-1).log().sum(-1)
-            return -0.5 * (white.square().sum(-1) + log_det + self.y.shape[-1] * _LOG_2PI)
+            value = -0.5 * (white.square().sum(-1) + log_det + self.y.shape[-1] * _LOG_2PI)
+            return _finite(value, str(self.kernel.expression))
 
     def value_and_gradient(self, theta: Tensor) -> tuple[Tensor, Tensor]:
         theta = theta.detach().requires_grad_(True)
@@ -143,7 +148,7 @@ class Likelihood:
             grads = self._contract(frozen, saved, inverse, alpha)
         leaves = [leaf for term in terms for leaf in term.leaves]
         (gradient,) = torch.autograd.grad([*leaves, noise], theta, [*grads, noise_grad])
-        return value, gradient
+        return _finite(value, str(self.kernel.expression)), _finite(gradient, str(self.kernel.expression))
 
     def _covariance(
         self, terms: list[Term], theta: Tensor, keep: bool, noise: Tensor | None = None

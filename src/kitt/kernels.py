@@ -201,7 +201,7 @@ class Term:
             K = exponent.exp_()
             for (matern, _), r in zip(self.materns, radii, strict=True):
                 if (polynomial := matern.polynomial(r)) is not None:
-                    K *= polynomial
+                    K = polynomial.mul_(K)  # not K *= polynomial: autograd, where it is used, needs exp's result
         rests: list[Tensor | None] = []
         products = [a @ b.mT for a, b in zip(self.dots, other.dots, strict=True)]
         if K is None and self.log_variance is not None:
