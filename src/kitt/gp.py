@@ -1,4 +1,4 @@
-"""Exact Gaussian-process regression with the kernels of `kernels`: likelihood and gradient, posterior, leave-one-out, draws.
+"""Exact Gaussian-process regression: likelihood and gradient, posterior, leave-one-out, draws.
 
 Everything takes a single data set (N, D) or a batch (B, N, D). Targets have zero prior mean (standardise first).
 R&W is Rasmussen & Williams, Gaussian Processes for Machine Learning.
@@ -21,11 +21,11 @@ _LADDER = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)  # jitter, relative to the mean of the 
 _PANEL = 160  # rows of the lower triangle worked on at once: small enough for the cache, large enough for BLAS
 
 
-# --- factorisation -------------------------------------------------------------------------------------------------------
+# --- factorisation ---------------------------------------------------------------------------------------------------
 
 
 def cholesky(K: Tensor, what: str = "the kernel") -> Tensor:
-    """Lower Cholesky factor of (..., N, N); reads the lower triangle only. Adds jitter where needed, or raises FitError.
+    """Lower Cholesky factor of (..., N, N); reads the lower triangle only. Adds jitter where needed or raises FitError.
 
     Matrices of a batch are treated one by one: only those that fail get jitter.
     """
@@ -47,13 +47,13 @@ def cholesky(K: Tensor, what: str = "the kernel") -> Tensor:
 
 def _finite(result: Tensor, what: str) -> Tensor:
     if not torch.isfinite(result).all():
-        raise FitError(f"{what} gives infinite numbers here: a parameter or the data are too large; standardise or bound them")
+        raise FitError(f"{what} gives infinite numbers here: a parameter or the data are too large: standardise them")
     return result
 
 
 def _not_positive_definite(what: str) -> str:
     return (
-        f"the covariance of {what} is not positive definite, even with {_LADDER[-1]:g} of its scale added to the diagonal: "
+        f"the covariance of {what} is not positive definite, even with {_LADDER[-1]:g} of its scale on the diagonal: "
         "drop repeated rows, raise the noise, or choose another word"
     )
 
@@ -61,7 +61,7 @@ def _not_positive_definite(what: str) -> str:
 def _factor_and_invert(K: Tensor, what: str) -> tuple[Tensor, Tensor, Tensor]:
     """Cholesky factor, inverse (lower triangle valid) and log-determinant of K, whose lower triangle is given.
 
-    A single matrix in double precision on the CPU goes straight to LAPACK, which saves torch's copies; K is overwritten.
+    One matrix in double precision on the CPU goes straight to LAPACK, which saves torch's copies; K is overwritten.
     """
     if K.dim() > 2 or K.dtype != torch.float64 or K.device.type != "cpu":
         L = cholesky(K, what)
@@ -71,7 +71,8 @@ def _factor_and_invert(K: Tensor, what: str) -> tuple[Tensor, Tensor, Tensor]:
     _finite(diagonal, what)
     for jitter in _LADDER:
         # LAPACK is column-major: the transpose of our lower triangle is its upper one.
-        factor, info = lapack.dpotrf((K if jitter == _LADDER[-1] else K.clone()).numpy().T, lower=0, overwrite_a=1, clean=1)
+        attempt = K if jitter == _LADDER[-1] else K.clone()
+        factor, info = lapack.dpotrf(attempt.numpy().T, lower=0, overwrite_a=1, clean=1)
         if info == 0:
             break
         torch.diagonal(K).copy_(diagonal + _next(jitter) * diagonal.mean())
@@ -87,7 +88,7 @@ def _next(jitter: float) -> float:
     return _LADDER[min(index, len(_LADDER) - 1)]
 
 
-# --- likelihood ----------------------------------------------------------------------------------------------------------
+# --- likelihood ------------------------------------------------------------------------------------------------------
 
 
 class _LogMarginalLikelihood(torch.autograd.Function):
@@ -128,7 +129,8 @@ class Likelihood:
 
     def value(self, theta: Tensor) -> Tensor:
         with torch.no_grad():
-            L = cholesky(self._covariance(self.kernel.terms(theta, self.X), theta, keep=False)[0], str(self.kernel.expression))
+            K, _ = self._covariance(self.kernel.terms(theta, self.X), theta, keep=False)
+            L = cholesky(K, str(self.kernel.expression))
             white = torch.linalg.solve_triangular(L, self.y.unsqueeze(-1), upper=False).squeeze(-1)
             log_det = 2 * torch.diagonal(L, dim1=-2, dim2=-1).log().sum(-1)
             value = -0.5 * (white.square().sum(-1) + log_det + self.y.shape[-1] * _LOG_2PI)
@@ -192,7 +194,7 @@ class Likelihood:
         return grads
 
 
-# --- posterior -----------------------------------------------------------------------------------------------------------
+# --- posterior -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

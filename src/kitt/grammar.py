@@ -1,7 +1,7 @@
 """The language of kernels: eight primitives, 34 words (a primitive or a product of two), sums of distinct words.
 
 An `Expression` is what KITT says about a table. Its text form is canonical on output (``Linear*RBF + Periodic``) and
-forgiving on input (``per + rbf × lin``). Nothing here knows a number: parameters live in `kernels`, files in `document`.
+forgiving on input (``per + rbf × lin``). Nothing here knows a number: parameters live in `kernels`, files in `fitted`.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Expression:
             raise GrammarError("an expression needs at least one word, for example 'RBF' or 'Linear*RBF + Periodic'")
         for i, word in enumerate(self.words):
             if word in self.words[:i]:
-                raise GrammarError(f"the word {word} stands twice in the sum; each word may stand once: drop one of them")
+                raise GrammarError(f"the word {word} stands twice in the sum; each may stand once: drop one of them")
 
     @classmethod
     def parse(cls, text: str) -> Expression:
@@ -146,7 +146,7 @@ class Expression:
 
 
 def _make_vocabulary() -> tuple[tuple[Primitive, ...], ...]:
-    """Seven primitives, their 25 products without RBF², Periodic², Cosine², then the two noise words (paper, Training)."""
+    """Seven primitives, their 25 products without RBF², Periodic², Cosine², then two noise words (paper, Training)."""
     noise = Primitive.WHITE
     primitives = [p for p in Primitive if p is not noise]
     redundant = {(p, p) for p in (Primitive.RBF, Primitive.PERIODIC, Primitive.COSINE)}
@@ -162,7 +162,7 @@ _INDEX = {word: i for i, word in enumerate(WORDS)}
 def parse(text: str) -> Expression:
     """Read an expression: '+' between words; '*', '×', '·' between factors; '²' or '^2' for a square; any case."""
     if not isinstance(text, str):
-        raise GrammarError(f"expected a kernel expression as text, such as 'Linear*RBF + White', got {type(text).__name__}")
+        raise GrammarError(f"expected an expression as text, such as 'Linear*RBF + White', got {type(text).__name__}")
     words: list[Word] = []
     start = 0
     for piece in text.split("+"):

@@ -25,7 +25,7 @@ from kitt.grammar import Expression, Primitive, Word
 from kitt.priors import Parameter
 
 Params = Mapping[Parameter, Tensor]
-_TINY = 1e-15  # squared distances are kept above this, so that a Matern12 has a finite slope at a repeated point
+_TINY = 1e-30  # squared distances of Materns are kept above this: their root is differentiable
 
 
 # --- the eight formulas ----------------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ def scaled(X: Tensor, p: Params, mask: Tensor) -> Tensor:
 
 
 def periodic(X: Tensor, p: Params, mask: Tensor) -> Tensor:
-    """exp(−½ sum_d sin²(π τ_d / p_d) / l_d²): an RBF on points of a circle, since |e^{ia} − e^{ib}|² = 4 sin²((a − b)/2)."""
+    """exp(−½ sum_d sin²(π τ_d / p_d) / l_d²): an RBF on circles, since |e^{ia} − e^{ib}|² = 4 sin²((a − b)/2)."""
     angle = 2 * math.pi * X / p[Parameter.PERIOD].unsqueeze(-2)
     radius = (0.5 * mask / p[Parameter.LENGTHSCALE]).unsqueeze(-2)
     return torch.cat([angle.cos() * radius, angle.sin() * radius], -1)
@@ -70,7 +70,7 @@ class Matern:
     def log_slope(self, r: Tensor) -> Tensor:
         """d log k / d(r²)."""
         if self.two_nu == 1:
-            return -0.5 / r
+            return (-0.5 / r).masked_fill_(r < 2 * math.sqrt(_TINY), 0)  # |τ| has no slope at a repeated point
         return -0.5 / (1 + r) if self.two_nu == 3 else (1 + r).div_((r / 3 + 1).mul_(r).add_(1)).mul_(-1 / 6)
 
 
@@ -105,7 +105,7 @@ def primitive_matrix(primitive: Primitive, X: Tensor, p: Params, mask: Tensor) -
     return term.matrix(term, same=True)
 
 
-# --- a word, evaluated -------------------------------------------------------------------------------------------------
+# --- a word, evaluated -----------------------------------------------------------------------------------------------
 
 
 def _squared_distance(a: Tensor, b: Tensor) -> Tensor:
@@ -131,10 +131,10 @@ class Saved:
 
 @dataclass(frozen=True)
 class Term:
-    """A word as numbers: v · prod <a, a'> · prod P(r) exp(−r) · exp(−½ s), each part in terms of features of the points.
+    """A word as numbers: v · prod <a, a'> · prod P(r) exp(−r) · exp(−½ s), each part in terms of features of points.
 
-    The features of all Gaussian factors are concatenated, so that RBF*Periodic costs one exponential; Matern factors keep
-    their own distances and share that exponential.
+    The features of all Gaussian factors are concatenated, so that RBF*Periodic costs one exponential; Matern factors
+    keep their own distances and share that exponential.
     """
 
     dots: tuple[Tensor, ...]  # features (..., N, F)
@@ -180,7 +180,7 @@ class Term:
         return self.block(other, 0 if same else None).K
 
     def block(self, other: Term, diagonal: int | None) -> Saved:
-        """Rows of this term against columns of `other`; `diagonal` is the offset of the block's own diagonal, if any."""
+        """Rows of this term against columns of `other`; `diagonal` is the offset of the block's diagonal, if any."""
         exponent: Tensor | None = None
         if self.gauss is not None and other.gauss is not None:
             exponent = _squared_distance(self.gauss, other.gauss).clamp_min_(0)
@@ -216,8 +216,8 @@ class Term:
     def backward(self, other: Term, saved: Saved, G: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """Gradient of sum(G ∘ K) with respect to `leaves`, seen from the rows and from the columns.
 
-        For a radial factor d(sum G∘K)/ds = (G∘K) ∘ (d log k / ds), and s = |a − b|² gives rowsum(W) a − W b. The columns'
-        log-variance entry is zero, because a variance is one number for both sides.
+        For a radial factor d(sum G∘K)/ds = (G∘K) ∘ (d log k / ds), and s = |a − b|² gives rowsum(W) a − W b. The
+        columns' log-variance entry is zero, because a variance is one number for both sides.
         """
         rows, columns = [], []
         for a, b, rest in zip(self.dots, other.dots, saved.rests, strict=True):
@@ -272,8 +272,8 @@ class Slot:
 class Kernel:
     """An expression over D input dimensions, with observation noise: theta (..., P) -> covariance.
 
-    `mask` switches dimensions off, for all words (D,) or word by word (W, D); a masked dimension keeps its place in theta
-    and has no influence.
+    `mask` switches dimensions off, for all words (D,) or word by word (W, D); a masked dimension keeps its place in
+    theta and has no influence.
     """
 
     def __init__(self, expression: Expression, dims: int, mask: Tensor | None = None) -> None:
@@ -366,7 +366,7 @@ class Kernel:
         return self._sum_diagonals(theta, X, noise=False)
 
     def noise(self, theta: Tensor, X: Tensor) -> Tensor:
-        """Variance of everything that is independent from point to point: noise words and observation noise, (..., N)."""
+        """Variance of all that is independent from point to point: noise words and observation noise, (..., N)."""
         slot = self.slots[-1]
         return self._sum_diagonals(theta, X, noise=True) + slot.parameter.constrain(theta[..., slot.slice])
 
@@ -379,5 +379,5 @@ class Kernel:
 
 
 def has_variance(word: Word) -> bool:
-    """A product has one variance, except that Linear brings its own, one per dimension (paper, Heteroscedastic noise)."""
+    """A product has one variance, but Linear brings its own, one per dimension (paper, Heteroscedastic noise)."""
     return Primitive.LINEAR not in word.factors

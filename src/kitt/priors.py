@@ -1,7 +1,7 @@
 """What we believe about kernel parameters before seeing data: one table, a column for each preset.
 
-`paper` is the paper's text, and its code where the text is silent. `default` is ours, for real tables. `botorch` is what
-BoTorch's `SingleTaskGP` assumes (dimension-scaled log-normal lengthscales), used for the plain candidates and baselines.
+`paper` is the paper's text, and its code where the text is silent. `default` is ours, for real tables. `botorch` is
+what BoTorch's `SingleTaskGP` assumes (dimension-scaled log-normal lengthscales), for plain candidates and baselines.
 All parameters refer to inputs on the scale named by `Preset.inputs_scale` and to a standardised target.
 """
 
@@ -96,8 +96,9 @@ class Preset:
 def shrinkage(factors: int) -> tuple[float, float]:
     """Correction of a lengthscale prior in a product of `factors` bandwidth kernels: (added to mu, times sigma).
 
-    Paper, supplement, Remarks 1 and 2: factors of lengthscale l multiply to a kernel of lengthscale about l / sqrt(factors)
-    and of narrower spread. The paper's code scales by `factors` and widens by factors^(1/4); see `implied_lengthscale`.
+    Paper, supplement, Remarks 1 and 2: factors of lengthscale l multiply to a kernel of lengthscale about
+    l / sqrt(factors) and of narrower spread; see `implied_lengthscale`. The paper's code scales by `factors` and widens
+    by factors^(1/4).
     """
     factors = max(factors, 1)
     return math.log(factors), factors**0.25
@@ -112,7 +113,7 @@ def implied_lognormal(mu: float, sigma: float, factors: int) -> LogNormal:
     """Log-normal approximation of the implied lengthscale of `factors` RBFs with l ~ LN(mu, sigma²) (Remark 2).
 
     1/l² is LN(−2 mu, 4 sigma²); the sum of log-normals is matched in mean and variance by a log-normal (the remark's
-    mu_z and sigma_z, which needs no correlation when written for the sum of inverse squares); the root halves its logarithm.
+    mu_z and sigma_z, which needs no correlation when written for inverse squares); the root halves its logarithm.
     """
     var = 4 * sigma**2
     var_z = math.log(math.expm1(var) / factors + 1)
@@ -162,7 +163,8 @@ DEFAULT = Preset(
 
 BOTORCH = Preset(
     "botorch",
-    "BoTorch's SingleTaskGP: lengthscales LogNormal(sqrt 2 + log(D)/2, sqrt 3), noise LogNormal(−4, 1); the rest as in `default`.",
+    "BoTorch's SingleTaskGP: lengthscales LogNormal(sqrt 2 + log(D)/2, sqrt 3), noise LogNormal(−4, 1); "
+    "the rest as in `default`.",
     {
         **DEFAULT.table,
         Parameter.LENGTHSCALE: lambda c: LogNormal(math.sqrt(2) + 0.5 * math.log(c.dims), math.sqrt(3)),
