@@ -59,7 +59,7 @@ _ALIASES = {
 _ALIASES |= {primitive.value.lower(): primitive for primitive in Primitive}
 _ALIASES |= {
     f"{prefix}{nu}": primitive
-    for prefix in ("m", "mat", "matern")
+    for prefix in ("m", "mat", "matern", "matérn")
     for nu, primitive in (("12", Primitive.MATERN12), ("32", Primitive.MATERN32), ("52", Primitive.MATERN52))
 }
 
@@ -171,33 +171,42 @@ def parse(text: str) -> Expression:
     return Expression(tuple(words))
 
 
-_FACTOR = re.compile(r"(?:^|[*×·])(?P<factor>\s*(?P<name>[^*×·²^]*?)\s*(?P<square>²|\^\s*2)?\s*)(?=$|[*×·])")
+_TIMES = re.compile(r"[*×·]")
 _IGNORED = re.compile(r"[\s_/.()-]")
 
 
 def _parse_word(text: str, piece: str, start: int) -> Word:
+    begin = start + len(piece) - len(piece.lstrip())
     if not piece.strip():
         raise GrammarError(_point(text, start, "expected a word here, such as RBF or Linear*Periodic"))
+    if piece.count("(") != piece.count(")"):
+        raise GrammarError(_point(text, begin, "a sum in parentheses is not understood: multiply it out"))
     factors: list[Primitive] = []
-    position = 0
-    while position < len(piece) or not factors:
-        match = _FACTOR.match(piece, position) if position == 0 else _FACTOR.search(piece, position)
-        if match is None or match.start() != position or not match["name"]:
-            place = position if match is None else match.end("factor")
-            raise GrammarError(_point(text, start + place, "expected a primitive here, such as RBF or Linear"))
-        primitive = _ALIASES.get(_IGNORED.sub("", match["name"]).lower())
-        if primitive is None:
-            raise GrammarError(_point(text, start + match.start("name"), _unknown(match["name"])))
-        factors += [primitive, primitive] if match["square"] else [primitive]
-        position = match.end()
+    for part in _TIMES.split(piece):
+        factors += _parse_factor(text, part, start)
+        start += len(part) + 1
     key = tuple(sorted(factors))
     if key not in _VOCABULARY:
-        raise GrammarError(_point(text, start + len(piece) - len(piece.lstrip()), _why_not_a_word(key)))
+        raise GrammarError(_point(text, begin, _why_not_a_word(key)))
     return Word(key)
 
 
+def _parse_factor(text: str, part: str, start: int) -> list[Primitive]:
+    begin = start + len(part) - len(part.lstrip())
+    name, power, exponent = part.replace("²", "^2").partition("^")
+    if not name.strip():
+        raise GrammarError(_point(text, begin, "expected a primitive here, such as RBF or Linear"))
+    primitive = _ALIASES.get(_IGNORED.sub("", name).lower())
+    if primitive is None:
+        raise GrammarError(_point(text, begin, _unknown(name.strip())))
+    if power and _IGNORED.sub("", exponent) != "2":
+        raise GrammarError(_point(text, begin, "a word is a primitive or a product of two: the only power is ^2"))
+    return [primitive, primitive] if power else [primitive]
+
+
 def _point(text: str, position: int, message: str) -> str:
-    return f"{message}\n  {text}\n  {' ' * position}^"
+    line = re.sub(r"\s", " ", text)
+    return f"{message}\n  {line}\n  {' ' * position}^"
 
 
 def _unknown(name: str) -> str:
