@@ -353,9 +353,7 @@ def _default_names(width: int) -> list[str]:
 
 
 def _nameless(frame: pd.DataFrame) -> bool:
-    import pandas as pd
-
-    return isinstance(frame.columns, pd.RangeIndex)
+    return list(frame.columns) == list(range(frame.shape[1]))  # as pandas counts columns that got no names
 
 
 def _names(frame: pd.DataFrame) -> list[str]:
@@ -438,8 +436,8 @@ def _content(source: Source) -> tuple[bytes, str]:
         raise _refusal("a file", f"'{source}', where there is none", "check the path") from error
     except IsADirectoryError as error:
         raise _refusal("a file", f"'{source}', a directory", "name a table inside it") from error
-    except OSError as error:
-        raise _refusal("a readable file", f"'{source}' ({error.strerror})", "check its permissions") from error
+    except (OSError, ValueError) as error:
+        raise _refusal("a readable file", f"{source!r} ({error})", "check the path and its permissions") from error
 
 
 def _decode(data: bytes, label: str) -> str:
@@ -641,7 +639,9 @@ def _transform(values: ArrayLike, mean: ArrayLike, scale: ArrayLike) -> FloatArr
 
 def _inverse(values: ArrayLike, mean: ArrayLike, scale: ArrayLike) -> FloatArray:
     mean, scale, exponent = _units(mean, scale)
-    return np.ldexp(np.asarray(values, np.float64) * scale + mean, exponent)
+    largest = np.finfo(np.float64).max
+    with np.errstate(over="ignore"):  # rounding may carry the largest floats beyond themselves
+        return np.clip(np.ldexp(np.asarray(values, np.float64) * scale + mean, exponent), -largest, largest)
 
 
 def _units(mean: ArrayLike, scale: ArrayLike) -> tuple[FloatArray, FloatArray, NDArray[np.intc]]:
