@@ -18,6 +18,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from kitt.errors import InvalidInputError
+from kitt.features import Table, describe, prepare, probe
 
 Mask = Tensor | None
 
@@ -132,6 +133,115 @@ class PaperEncoder(nn.Module):
         G = Z.new_zeros(B, D, Z.shape[-1])
         G[real] = masked_mean(Z, valid)  # (R, E) -> (B, D, E)
         return G
+
+
+class Block(nn.Module):
+    """A pre-norm transformer block over a set: attention, then a feed-forward part, each added to its input."""
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.norm_attention, self.norm_dense = layer_norm(width), layer_norm(width)
+        self.attention = SelfAttention(width, heads)
+        self.join = dense(width, width)
+        self.dense = nn.Sequential(dense(width, 2 * width), nn.GELU(), dense(2 * width, width))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, Z: Tensor, valid: Mask = None) -> Tensor:
+        Z = Z + self.dropout(self.join(self.attention(self.norm_attention(Z), valid)))
+        return Z + self.dropout(self.dense(self.norm_dense(Z)))
+
+
+class Normaliser(nn.Module):
+    """Statistics with fixed means and deviations, measured once on the prior; batch norm would mix sizes of tables."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(size))
+        self.register_buffer("scale", torch.ones(size))
+
+    def measure(self, values: Tensor) -> None:
+        values = values.reshape(-1, values.shape[-1])
+        self.mean.copy_(values.mean(0))
+        self.scale.copy_(values.std(0).clamp_min(1e-3))
+
+    def forward(self, values: Tensor) -> Tensor:
+        return ((values - self.mean) / self.scale).clamp(-6, 6)
+
+
+class StemEncoder(nn.Module):
+    """Statistics of the table instead of attention over points, and a second look with a metric it has guessed.
+
+    1. `features.describe` -> blocks over columns (one extra token stands for the whole table).
+    2. From these, a guess of each column's roughness and of the noise; `features.probe` tries a few Gaussian processes
+       with that metric.
+    3. What the probes say is added to the tokens -> blocks over columns -> encodings.
+    The guesses are trained by a loss of their own (`guess`), for no gradient goes through the probes.
+    """
+
+    def __init__(self, width: int, heads: int, blocks: int, probe_blocks: int, dropout: float) -> None:
+        super().__init__()
+        sizes = _statistics_sizes()
+        self.normalise = nn.ModuleList(Normaliser(size) for size in sizes)
+        self.embed = nn.ModuleList(
+            nn.Sequential(dense(size, 2 * width), nn.GELU(), dense(2 * width, width)) for size in sizes
+        )
+        self.blocks = nn.ModuleList(Block(width, heads, dropout) for _ in range(blocks))
+        self.probe_blocks = nn.ModuleList(Block(width, heads, dropout) for _ in range(probe_blocks))
+        self.roughness, self.noise = dense(width, 1), dense(width, 1)
+        self.out = layer_norm(width)
+
+    def forward(self, X: Tensor, y: Tensor, n_mask: Mask = None, d_mask: Mask = None) -> Tensor:
+        """X (B, N, D), y (B, N) -> encodings (B, D, E); those of padded dimensions mean nothing."""
+        return self.encode_and_guess(X, y, n_mask, d_mask)[0]
+
+    def encode_and_guess(
+        self, X: Tensor, y: Tensor, n_mask: Mask = None, d_mask: Mask = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Encodings (B, D, E), log roughness (B, D) and log noise share (B,)."""
+        with torch.no_grad():
+            table = prepare(X, y, n_mask, d_mask)
+            column, whole = describe(table)
+        valid = None if d_mask is None else F.pad(d_mask, (1, 0), value=True)
+        Z = self._tokens(0, column, whole)  # (B, 1 + D, E)
+        for block in self.blocks:
+            Z = block(Z, valid)
+        roughness, noise = self.guess(Z)
+        Z = Z + self._tokens(2, *probe(table, roughness.detach().exp(), noise.detach().exp()))
+        for block in self.probe_blocks:
+            Z = block(Z, valid)
+        return self.out(Z[:, 1:]), roughness, noise
+
+    def _tokens(self, first: int, column: Tensor, whole: Tensor) -> Tensor:
+        columns = self.embed[first](self.normalise[first](column))
+        table = self.embed[first + 1](self.normalise[first + 1](whole)).unsqueeze(1)
+        return torch.cat([table, columns + table], 1)
+
+    def guess(self, Z: Tensor) -> tuple[Tensor, Tensor]:
+        return (
+            self.roughness(Z[:, 1:]).squeeze(-1).clamp(-4, 4),
+            self.noise(Z[:, 0]).squeeze(-1).sub(2).clamp(-9, 1),
+        )
+
+    def measure(self, tables: list[Table]) -> None:
+        """Set the normalisers from tables of the prior."""
+        with torch.no_grad():
+            seen: list[list[Tensor]] = [[] for _ in self.normalise]
+            for t in tables:
+                B, _, D = t.X.shape
+                parts = (*describe(t), *probe(t, t.X.new_ones(B, D), t.X.new_full((B,), 0.05)))
+                for values, part in zip(seen, parts, strict=True):
+                    values.append(part.reshape(-1, part.shape[-1]))
+            for normaliser, values in zip(self.normalise, seen, strict=True):
+                normaliser.measure(torch.cat(values))  # type: ignore[operator]
+
+
+def _statistics_sizes() -> tuple[int, ...]:
+    """How many numbers `describe` and `probe` give for a column and for a table."""
+    t = prepare(torch.zeros(1, 2, 1), torch.zeros(1, 2))
+    return tuple(part.shape[-1] for part in (*describe(t), *probe(t, torch.ones(1, 1), torch.ones(1))))
 
 
 class ClassifierHead(nn.Module):
@@ -304,12 +414,37 @@ class PaperConfig(CaptionerConfig):
         self._check_heads("width", "heads")
 
 
+@dataclass(frozen=True, kw_only=True)
+class StemConfig(CaptionerConfig):
+    """Our network."""
+
+    dropout: float = 0.0
+    decoder_width: int = 128
+    decoder_heads: int = 4
+    decoder_blocks: int = 3
+    width: int = 128
+    heads: int = 4
+    blocks: int = 3
+    probe_blocks: int = 3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check_heads("width", "heads")
+
+
+CONFIGS: dict[str, type[CaptionerConfig]] = {"paper": PaperConfig, "stem": StemConfig}
+
+
 def build(config: CaptionerConfig) -> Captioner:
     """The network of a config, with fresh weights from torch's global generator."""
+    encoder: nn.Module
     match config:
         case PaperConfig():
             encoder = PaperEncoder(config.width, config.heads, config.blocks, config.dropout)
             classifier = ClassifierHead(config.width, config.words)
+        case StemConfig():
+            encoder = StemEncoder(config.width, config.heads, config.blocks, config.probe_blocks, config.dropout)
+            classifier = ClassifierHead(config.width, config.words, pool="encodings")
         case _:
             raise InvalidInputError(f"no network is known for a {type(config).__name__}; try PaperConfig()")
     decoder = Decoder(

@@ -7,6 +7,7 @@ a function of its config, sizes and Generator; a data set inside it is *not* ind
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -24,6 +25,7 @@ PAD = -1  # fills captions shorter than the longest
 _PRIMITIVES = tuple(Primitive)
 _NONE = len(_PRIMITIVES)  # stands for "no second factor"
 _FACTORS = torch.tensor([[_PRIMITIVES.index(p) for p in w.factors] + [_NONE] * (2 - len(w.factors)) for w in WORDS])
+_IS_NOISE = torch.tensor([w.is_noise for w in WORDS] + [False]).double()  # the last stands for PAD, i.e. index −1
 _BANDWIDTH = torch.tensor([w.bandwidth_factors for w in WORDS])
 
 
@@ -70,6 +72,8 @@ class Batch:
     y: Tensor  # (B, N) float32
     captions: Tensor  # (B, T) word indices in decreasing order of variance, then PAD
     variances: Tensor  # (B, T) of each word over the inputs, noise apart; zero where PAD
+    roughness: Tensor  # (B, D) log of the root mean square slope along each column, where the kernel has one
+    noise: Tensor  # (B,) log of the share of noise in the variance
 
 
 def simulate(config: SimulatorConfig, batch: int, n: int, d: int, generator: torch.Generator) -> Batch:
@@ -82,12 +86,17 @@ def simulate(config: SimulatorConfig, batch: int, n: int, d: int, generator: tor
     X = tabular_inputs(batch, n, d, generator) if config.inputs == "tabular" else _uniform_inputs(batch, n, d, generator)
     noise = _draw_noise(config, variances.sum(1), generator)
     y = torch.empty(batch, n, dtype=torch.float64)
+    slopes = torch.empty(batch, d, dtype=torch.float64)
     chunk = max(1, _CHUNK // (n * n * config.max_words))
     for part in torch.arange(batch).split(chunk):
-        K = _covariance(config, captions[part], variances[part], active[part], X[part], generator)
+        K, slopes[part] = _covariance(config, captions[part], variances[part], active[part], X[part], generator)
         torch.diagonal(K, dim1=-2, dim2=-1).add_(noise[part, None])
         y[part] = draw(K, generator).double()
-    return Batch(_standardise(X), _standardise(y.unsqueeze(-1)).squeeze(-1), captions, variances)
+    roughness = 0.5 * (slopes * X.var(1, correction=0) + 1e-4).log()
+    white = (_IS_NOISE[captions] * variances).sum(1) + noise
+    share = (white / (variances.sum(1) + noise)).log()
+    y = _standardise(y.unsqueeze(-1)).squeeze(-1)
+    return Batch(_standardise(X), y, captions, variances, roughness.float(), share.float())
 
 
 def _draw_captions(config: SimulatorConfig, batch: int, generator: torch.Generator) -> Tensor:
@@ -139,12 +148,16 @@ def _draw_variances(config: SimulatorConfig, captions: Tensor, generator: torch.
 
 def _covariance(
     config: SimulatorConfig, captions: Tensor, variances: Tensor, active: Tensor, X: Tensor, generator: torch.Generator
-) -> Tensor:
-    """Covariance (B, N, N) of the sum of each caption's words, computed primitive by primitive, not word by word."""
+) -> tuple[Tensor, Tensor]:
+    """Covariance (B, N, N) of the sum of each caption's words and mean squared slope along each column (B, D).
+
+    Computed primitive by primitive, not word by word.
+    """
     X = X.to(config.dtype)
     dataset, position = (captions != PAD).nonzero(as_tuple=True)
     words, active = captions[dataset, position], active[dataset, position]
     K = X.new_ones(len(words), X.shape[1], X.shape[1])
+    slopes = X.new_zeros(len(words), X.shape[2])
     for i, primitive in enumerate(_PRIMITIVES):
         for j in range(2):
             (where,) = (_FACTORS[words, j] == i).nonzero(as_tuple=True)
@@ -155,10 +168,32 @@ def _covariance(
                     p: _draw_parameter(config.prior, p, factors, active[where], generator).to(X) for p in parameters
                 }
                 K[where] *= primitive_matrix(primitive, X[dataset[where]], values, active[where].to(X))
+                slopes[where] += squared_slope(primitive, values, active[where].to(X))
     K *= (variances[dataset, position].to(X) / _spread(K))[:, None, None]
+    share = (variances / variances.sum(1, keepdim=True))[dataset, position].to(X)
+    slope = X.new_zeros(len(X), X.shape[2]).index_add_(0, dataset, slopes * share.unsqueeze(-1))
     if config.max_words == 1:
-        return K
-    return torch.zeros(len(X), *K.shape[1:], dtype=K.dtype).index_add_(0, dataset, K)
+        return K, slope
+    return X.new_zeros(len(X), *K.shape[1:]).index_add_(0, dataset, K), slope
+
+
+def squared_slope(primitive: Primitive, p: Mapping[Parameter, Tensor], active: Tensor) -> Tensor:
+    """Mean squared slope of a draw of unit variance along each dimension: minus the curvature of k at zero distance.
+
+    A Matern12 draw has no slope; its inverse lengthscale stands in for it.
+    """
+    match primitive:
+        case Primitive.WHITE:
+            return torch.zeros_like(active)
+        case Primitive.LINEAR:
+            slope = p[Parameter.SLOPE] * active
+            return slope / (1 + p[Parameter.SHIFT] ** 2) / slope.sum(-1, keepdim=True)
+        case Primitive.COSINE:
+            return active * (2 * math.pi * p[Parameter.FREQUENCY]) ** 2
+        case Primitive.PERIODIC:
+            return active * (math.pi / (p[Parameter.PERIOD] * p[Parameter.LENGTHSCALE])) ** 2
+        case _:
+            return active / p[Parameter.LENGTHSCALE] ** 2
 
 
 def _spread(K: Tensor) -> Tensor:
