@@ -1,0 +1,124 @@
+"""The folder of a training run: its state, from which it resumes; its log, a JSON line an event; the learning curve.
+
+A process killed at any moment leaves whole files behind: the state is written beside the old one and takes its place
+when it is on disk; the old one is kept as `state.pt.bak`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pickle
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+
+from kitt.checkpoint import replacing
+from kitt.errors import CheckpointError, InvalidInputError
+
+VERSION = 1
+_UNREADABLE = (OSError, RuntimeError, EOFError, KeyError, ValueError, pickle.UnpicklingError)
+
+
+class RunFolder:
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.checkpoint = self.path / "checkpoint.safetensors"
+        self.state, self.backup = self.path / "state.pt", self.path / "state.pt.bak"
+        self.log, self.curve = self.path / "log.jsonl", self.path / "curve.png"
+
+    def has_run(self) -> bool:
+        return self.state.exists() or self.backup.exists()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """One run at a time; what a killed one left unfinished is removed. The lock ends with the process."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except FileExistsError as error:
+            raise InvalidInputError(f"{self.path} is a file; a training run needs a folder") from error
+        with (self.path / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise InvalidInputError(f"another run is writing to {self.path}: use another folder") from error
+            for leftover in self.path.glob(".*.tmp"):
+                leftover.unlink()
+            yield
+
+    def save_state(self, state: dict[str, Any]) -> None:
+        state = state | {"version": VERSION, "torch": torch.__version__}
+        with replacing(self.state) as file:
+            torch.save(state, file)
+            if self.state.exists():
+                spare = self.path / ".state.pt.bak.tmp"
+                spare.unlink(missing_ok=True)
+                os.link(self.state, spare)
+                os.replace(spare, self.backup)
+
+    def load_state(self) -> dict[str, Any]:
+        """The state; if it is unreadable, the one before it, with a warning."""
+        problems = []
+        for path in (self.state, self.backup):
+            try:
+                state = torch.load(path, weights_only=True, map_location="cpu")
+            except _UNREADABLE as error:
+                problems.append(f"{path} cannot be read ({str(error).splitlines()[0]})")
+                continue
+            if not isinstance(state, dict) or state.get("version") != VERSION:
+                found = state.get("version") if isinstance(state, dict) else None
+                raise CheckpointError(f"{path} is not a training state of version {VERSION}, but of version {found}")
+            if problems:
+                warnings.warn(f"{problems[0]}: going on from {path}, saved at step {state['step']}", stacklevel=2)
+            return state
+        raise CheckpointError(f"{'; '.join(problems)}: start again in another folder")
+
+    @contextmanager
+    def log_writer(self) -> Iterator[IO[str]]:
+        """Appends. A line that a killed process left unfinished stays as it is, and is closed."""
+        torn = self.log.exists() and not self.log.read_bytes().endswith(b"\n") and self.log.stat().st_size
+        with self.log.open("a") as file:
+            if torn:
+                file.write("\n")
+            yield file
+
+    def events(self) -> list[dict[str, Any]]:
+        """What happened in the run, in order, without what a kill has undone."""
+        events: list[dict[str, Any]] = []
+        for line in self.log.read_text().splitlines() if self.log.exists() else ():
+            try:
+                event = json.loads(line)
+            except json.JSONDecodeError:  # a torn line
+                continue
+            if event["event"] in ("start", "resume"):
+                events = [e for e in events if event["event"] == "resume" and e["step"] <= event["step"]]
+            events.append(event)
+        return events
+
+    def draw_curve(self) -> Path | None:
+        """The learning curve as a picture, where matplotlib is installed."""
+        try:
+            from matplotlib.figure import Figure
+        except ImportError:
+            return None
+        events = self.events()
+        figure = Figure(figsize=(10, 4), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        losses = [(e["elapsed"] / 60, e["loss"]) for e in events if e["event"] == "train"]
+        left.plot(*zip(*losses, strict=True) if losses else ([], []), color="0.6", label="training (all losses)")
+        rounds = [e for e in events if e["event"] == "eval"]
+        minutes = [e["elapsed"] / 60 for e in rounds]
+        for name in rounds[-1]["scores"] if rounds else ():
+            left.plot(minutes, [e["scores"][name]["word_loss"] for e in rounds], marker=".", label=name)
+            right.plot(minutes, [e["scores"][name]["top1"] for e in rounds], marker=".", label=name)
+        for axes, label in ((left, "−log p(word)"), (right, "top-1 accuracy")):
+            axes.set(xlabel="minutes", ylabel=label)
+            axes.legend(fontsize="small")
+        with replacing(self.curve) as file:
+            figure.savefig(file, format="png", dpi=100)
+        return self.curve
