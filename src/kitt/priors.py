@@ -59,6 +59,10 @@ class LogNormal:
         """Density of the logarithm, so that the mode does not depend on how the optimiser sees the parameter."""
         return -0.5 * ((raw - self.mu) / self.sigma) ** 2 - math.log(self.sigma * math.sqrt(2 * math.pi))
 
+    def score(self, raw: Tensor) -> Tensor:
+        """Derivative of `log_density`."""
+        return (self.mu - raw) / self.sigma**2
+
 
 @dataclass(frozen=True)
 class Cauchy:
@@ -70,6 +74,9 @@ class Cauchy:
 
     def log_density(self, raw: Tensor) -> Tensor:
         return -torch.log1p((raw / self.scale) ** 2) - math.log(math.pi * self.scale)
+
+    def score(self, raw: Tensor) -> Tensor:
+        return -2 * raw / (self.scale**2 + raw**2)
 
 
 Distribution = LogNormal | Cauchy

@@ -1,0 +1,253 @@
+"""Expression + table -> FittedGP: parameters from `optimise`, the posterior on all rows, and how good it is.
+
+Up to `FitConfig.exact_rows` rows everything is exact; above, the parameters come from a random subset of the rows and
+the posterior on all of them is sparse (`sparse`), which the model's warnings say.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from kitt.data import Dataset
+from kitt.errors import InvalidInputError, KittError
+from kitt.fitted import FittedKernel
+from kitt.gp import LeaveOneOut, Posterior, leave_one_out
+from kitt.grammar import Expression, parse
+from kitt.kernels import Kernel
+from kitt.optimise import Budget, FitConfig, Objective, Search, Solution, Table, maximise
+from kitt.priors import NOISE_FLOOR, Parameter
+from kitt.sparse import SparsePosterior, choose_inducing
+
+FloatArray = NDArray[np.float64]
+RandomState = int | torch.Generator | None
+_ENTRIES = 2**22  # of the covariance between training rows and new ones, worked on at once
+_SPREAD_ROWS = 500  # on which the variance of each word is measured
+_LOG_2PI = math.log(2 * math.pi)
+
+
+@dataclass(frozen=True)
+class FittedGP:
+    """A Gaussian process with its numbers, conditioned on its table.
+
+    Likelihoods, BIC and leave-one-out refer to the standardised target; predictions and `log_density` to the original.
+    """
+
+    kernel: FittedKernel  # words in decreasing order of their variance over the rows
+    posterior: Posterior | SparsePosterior
+    rows: int
+    log_marginal_likelihood: float  # of a sparse model, the variational bound
+    log_posterior: float  # of the parameters: the former plus the log density of the prior
+    loo: LeaveOneOut  # of every row; of a sparse model, with the inducing points kept
+    gradient_norm: float  # largest component of the objective's gradient, where optimisation stopped
+    evaluations: int  # of the likelihood with its gradient, on some of the rows or on all
+    seconds: float
+    converged: bool
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def expression(self) -> Expression:
+        return self.kernel.expression
+
+    @property
+    def bic(self) -> float:
+        """−2 log likelihood + p log n, p counting every parameter, noise included: lower is better."""
+        return -2 * self.log_marginal_likelihood + self.kernel.kernel.size * math.log(self.rows)
+
+    @property
+    def loo_log_density(self) -> float:
+        """Sum over the rows of the log density of each given all the others."""
+        return float(self.loo.log_density.sum())
+
+    def predict(self, X: ArrayLike, noisy: bool = True) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance (M,) at raw inputs (M, D), in original units; not `noisy`: of the function alone."""
+        Z = self._inputs(X)
+        size = max(1, _ENTRIES // len(self.posterior.L))
+        parts = [self.posterior.predict(chunk, noisy) for chunk in Z.split(size)]
+        mean, variance = (torch.cat(part).numpy() for part in zip(*parts, strict=True))
+        return self._mean(mean), self._variance(variance)
+
+    def covariance(self, X: ArrayLike, noisy: bool = True) -> FloatArray:
+        """Joint covariance (M, M) at raw inputs, in original units."""
+        return self._variance(self.posterior.covariance(self._inputs(X), noisy).numpy())
+
+    def component(self, word: int, X: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance of one signal word alone, in the scale of the target but without its mean."""
+        mean, variance = self.posterior.component(word, self._inputs(X))
+        scale = 1.0 if self.kernel.standardiser is None else self.kernel.standardiser.y_scale
+        return mean.numpy() * scale, self._variance(variance.numpy())
+
+    def log_density(self, X: ArrayLike, y: ArrayLike) -> FloatArray:
+        """Log predictive density (M,) of observations y at X, noise included, in original units."""
+        s = self.kernel.standardiser
+        target = np.asarray(y, np.float64) if s is None else s.transform_y(y)
+        Z = self._inputs(X)
+        parts = [self.posterior.predict(chunk) for chunk in Z.split(max(1, _ENTRIES // len(self.posterior.L)))]
+        mean, variance = (torch.cat(part).numpy() for part in zip(*parts, strict=True))
+        density = -0.5 * ((target - mean) ** 2 / variance + np.log(variance) + _LOG_2PI)
+        return density + (0.0 if s is None else s.log_density_offset)
+
+    def to(self, library: str) -> Any:
+        """This kernel as a live object of another library: gpytorch, botorch, sklearn, gpflow or gpjax."""
+        from kitt import export
+
+        return export.live(self.kernel, library)
+
+    def code(self, library: str) -> str:
+        """Source text that builds this kernel in another library and needs nothing of this one."""
+        from kitt import export
+
+        return export.code(self.kernel, library)
+
+    def _inputs(self, X: ArrayLike) -> Tensor:
+        raw, D = np.asarray(X, np.float64), len(self.kernel.columns)
+        if raw.ndim != 2 or raw.shape[1] != D or not np.isfinite(raw).all():
+            raise InvalidInputError(f"expected finite inputs of shape (M, {D}), got shape {raw.shape}")
+        s = self.kernel.standardiser
+        return torch.from_numpy(raw.copy() if s is None else s.transform_x(raw))
+
+    def _mean(self, mean: FloatArray) -> FloatArray:
+        s = self.kernel.standardiser
+        return mean if s is None else s.inverse_mean(mean)
+
+    def _variance(self, variance: FloatArray) -> FloatArray:
+        s = self.kernel.standardiser
+        return variance if s is None else s.inverse_variance(variance)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An expression that could not be fitted, and why."""
+
+    expression: Expression
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.expression} was left out: {self.reason}"
+
+
+def fit(
+    expression: Expression | str,
+    data: Dataset | Table | tuple[ArrayLike, ArrayLike],
+    config: FitConfig | None = None,
+    *,
+    random_state: RandomState = None,
+    **options: Any,
+) -> FittedGP:
+    """Fit one expression. `data` is a Dataset, or standardised (X, y); `options` are those of FitConfig."""
+    table = Table.of(data)
+    return _fit(_expression(expression), table, Search(table, FitConfig.of(config, options), _seed(random_state)))
+
+
+def fit_all(
+    expressions: Iterable[Expression | str],
+    data: Dataset | Table | tuple[ArrayLike, ArrayLike],
+    config: FitConfig | None = None,
+    *,
+    random_state: RandomState = None,
+    **options: Any,
+) -> tuple[list[FittedGP], list[Failure]]:
+    """Fit each expression as `fit` does, sharing starts. What cannot be fitted is reported and left out."""
+    table = Table.of(data)
+    search = Search(table, FitConfig.of(config, options), _seed(random_state))
+    models, failures = [], []
+    for expression in map(_expression, expressions):
+        try:
+            models.append(_fit(expression, table, search))
+        except (KittError, RuntimeError, ArithmeticError) as error:
+            failures.append(Failure(expression, str(error)))
+    return models, failures
+
+
+def _fit(expression: Expression, table: Table, search: Search) -> FittedGP:
+    config, began = search.config, time.monotonic()
+    budget = Budget(began + config.deadline if config.deadline else math.inf)
+    words = (*expression.signal, *(w for w in expression if w.is_noise))  # noise starts from the fit without it
+    starts = search.solutions(words, budget)
+    is_exact = len(table.y) <= config.exact_rows
+    used = table if is_exact else table.rows(config.subset_rows, search.generator("subset"))
+    objective = Objective(Expression(words), used, config)
+    solution = maximise(objective, starts[0].theta, config.max_iterations, config.tolerance, budget, config.method)
+    kernel, theta = _ordered(objective.kernel, solution.theta, used.X)
+    log_prior = float(objective.prior.log_density(solution.theta))
+    notes = tuple(_warnings(kernel, theta, table, objective, solution, budget))
+    posterior: Posterior | SparsePosterior
+    if is_exact:
+        posterior = Posterior.fit(kernel, theta, table.X, table.y)
+        evidence = _evidence(posterior, table.y)
+        loo = leave_one_out(posterior, table.y)
+    else:
+        Z = choose_inducing(kernel, theta, table.X, config.inducing, search.generator("inducing"))
+        posterior = SparsePosterior.fit(kernel, theta, table.X, table.y, Z)
+        evidence, loo = posterior.log_marginal_likelihood, posterior.leave_one_out(table.X, table.y)
+        notes += (
+            f"parameters from {len(used.y)} of {len(table.y)} rows; the posterior on all rows is sparse, "
+            f"with {len(Z)} inducing points, and the likelihood its variational bound",
+        )
+    return FittedGP(
+        kernel=FittedKernel.from_theta(kernel.expression, theta, table.columns, table.target, table.standardiser),
+        posterior=posterior,
+        rows=len(table.y),
+        log_marginal_likelihood=evidence,
+        log_posterior=evidence + log_prior,
+        loo=loo,
+        gradient_norm=float(solution.gradient.abs().max()),
+        evaluations=budget.evaluations,
+        seconds=time.monotonic() - began,
+        converged=solution.converged,
+        warnings=notes,
+    )
+
+
+def _evidence(posterior: Posterior, y: Tensor) -> float:
+    log_det = 2 * torch.diagonal(posterior.L).log().sum()
+    return -0.5 * float(y @ posterior.alpha + log_det + len(y) * _LOG_2PI)
+
+
+def _ordered(kernel: Kernel, theta: Tensor, X: Tensor) -> tuple[Kernel, Tensor]:
+    """Words by decreasing spread over the inputs, trace(K)/N − mean(K): what the order of a sum means."""
+    X = X[:_SPREAD_ROWS]
+    spread = kernel.word_diagonals(theta, X).mean(-1)
+    signal = [i for i, word in enumerate(kernel.expression) if not word.is_noise]
+    for i, term in zip(signal, kernel.terms(theta, X), strict=True):
+        spread[i] -= term.matrix(term, same=True).mean()
+    order = spread.argsort(descending=True, stable=True).tolist()
+    parts = [torch.cat([theta[s.slice] for s in kernel.slots if s.word == i] or [theta[:0]]) for i in order]
+    words = tuple(kernel.expression.words[i] for i in order)
+    return Kernel(Expression(words), kernel.dims), torch.cat([*parts, theta[-1:]])
+
+
+def _warnings(
+    kernel: Kernel, theta: Tensor, table: Table, objective: Objective, solution: Solution, budget: Budget
+) -> Iterable[str]:
+    if not solution.converged:
+        why = "the deadline" if budget.spent else "the largest number of iterations"
+        yield f"stopped at {why}, before the objective was flat: the parameters are the best so far"
+    if float(kernel.noise(theta, table.X).min()) < 2 * NOISE_FLOOR:
+        yield "the noise is at its floor: the target is nearly free of noise, or repeats; uncertainty may be too small"
+    low, high = objective.low.tolist(), objective.high.tolist()
+    ends = zip(objective.kernel.slots, solution.theta.split([s.size for s in objective.kernel.slots]), strict=True)
+    for slot, values in ends:
+        if slot.parameter not in (Parameter.LENGTHSCALE, Parameter.PERIOD):
+            continue
+        for bound, word in ((low[slot.start], "short"), (high[slot.start], "long")):
+            if at := [table.columns[d] for d, v in enumerate(values.tolist()) if abs(v - bound) < 1e-6]:
+                yield f"{slot.name} is as {word} as it may be for {', '.join(at)}"
+
+
+def _expression(expression: Expression | str) -> Expression:
+    return parse(expression) if isinstance(expression, str) else expression
+
+
+def _seed(random_state: RandomState) -> int:
+    if isinstance(random_state, torch.Generator):
+        return int(torch.randint(2**62, (1,), generator=random_state))
+    return int(np.random.SeedSequence(random_state).generate_state(1)[0])

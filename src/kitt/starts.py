@@ -1,0 +1,213 @@
+"""Where the optimiser begins: draws from the prior, and guesses read off the data.
+
+A guess is made factor by factor. Every primitive has *active* parameters, suggested by the data, and *neutral* ones,
+with which it is nearly constant; so a product also starts from each of its factors alone, and never far below them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+
+import torch
+from torch import Tensor
+
+from kitt.grammar import Expression, Primitive, Word
+from kitt.kernels import Kernel, Slot
+from kitt.priors import Context, Distribution, Parameter, Preset
+
+Factor = dict[Parameter, Tensor]  # constrained values (D,) of one factor of a word
+_FREQUENCIES = 256  # of each column's spectrum
+_WAVES = 2048  # plane waves tried
+
+
+@dataclass(frozen=True)
+class FlatPrior:
+    """A preset laid out along theta."""
+
+    slots: tuple[tuple[Slot, Distribution], ...]
+
+    @classmethod
+    def of(cls, preset: Preset, kernel: Kernel) -> FlatPrior:
+        words = kernel.expression.words
+
+        def context(slot: Slot) -> Context:
+            return Context(1 if slot.word is None else words[slot.word].bandwidth_factors, kernel.dims)
+
+        return cls(tuple((s, preset.distribution(s.parameter, context(s))) for s in kernel.slots))
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Unconstrained draws, (count, P)."""
+        return torch.cat([s.parameter.unconstrain(d.sample((count, s.size), generator)) for s, d in self.slots], -1)
+
+    def log_density(self, theta: Tensor) -> Tensor:
+        """Of the unconstrained parameters, (...,)."""
+        return torch.stack([d.log_density(theta[..., s.slice]).sum(-1) for s, d in self.slots]).sum(0)
+
+    def score(self, theta: Tensor) -> Tensor:
+        """Gradient of `log_density`."""
+        return torch.cat([d.score(theta[..., s.slice]) for s, d in self.slots], -1)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a table suggests about parameters, before any particular kernel is fitted."""
+
+    X: Tensor  # (N, D)
+    lengthscale: Tensor  # (D,) of a Matern52 on the table
+    variance: float
+    noise: float
+    slope: Tensor  # (D,) squared coefficients of a linear regression
+    growth: Tensor  # (D,) correlation of the size of the residual with each column
+    periods: Tensor  # (D,) of the highest peak of each column's spectrum
+    strongest: int  # the column with the highest peak of all
+    waves: Tensor  # (3, D) frequencies of the strongest plane waves
+
+    @classmethod
+    def of(cls, X: Tensor, y: Tensor, generator: torch.Generator) -> Profile:
+        """Crude: a lengthscale of the size of the table. `refined` knows better."""
+        N, D = X.shape
+        plane = torch.cat([X, X.new_ones(N, 1)], 1)
+        ridge = 1e-3 * N * torch.eye(D + 1, dtype=X.dtype)
+        beta = torch.linalg.solve(plane.mT @ plane + ridge, plane.mT @ y)
+        residual = y - plane @ beta
+        power, frequency = _spectrum(X, residual)
+        return cls(
+            X=X,
+            lengthscale=X.new_full((D,), 1.5 * math.sqrt(D)),
+            variance=1.0,
+            noise=_neighbour_noise(X, y),
+            slope=beta[:-1] ** 2 + 1e-3,
+            growth=_correlation(X, residual.abs()),
+            periods=1 / frequency,
+            strongest=int(power.argmax()),
+            waves=_plane_waves(X, residual, frequency, generator),
+        )
+
+    def refined(self, lengthscale: Tensor, variance: float, noise: float) -> Profile:
+        return replace(self, lengthscale=lengthscale, variance=variance, noise=noise)
+
+
+def _neighbour_noise(X: Tensor, y: Tensor) -> float:
+    """Half the typical squared difference between nearest neighbours; too large where points are sparse."""
+    distance = torch.cdist(X, X).fill_diagonal_(math.inf)
+    difference = y - y[distance.argmin(1)]
+    return float((0.5 * difference.square().median() / 0.455).clamp(1e-3, 0.5))  # 0.455: median of a chi² of one degree
+
+
+def _correlation(X: Tensor, r: Tensor) -> Tensor:
+    centred, r = X - X.mean(0), r - r.mean()
+    return (centred.mT @ r) / (centred.norm(dim=0) * r.norm()).clamp_min(1e-12)
+
+
+def _spectrum(X: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
+    """Highest power |sum r exp(2πi f x)|² of each column and its frequency, from 1.5 waves over the range upwards."""
+    span = (X.amax(0) - X.amin(0)).clamp_min(1e-6)
+    levels = torch.tensor([len(column.unique()) for column in X.mT], dtype=X.dtype)
+    cycles = 1.5 + 0.5 * torch.arange(_FREQUENCIES, dtype=X.dtype)
+    phase = 2 * math.pi * (X / span).mT[:, None, :] * cycles[:, None]  # (D, F, N)
+    power = (phase.cos() @ r).square() + (phase.sin() @ r).square()
+    power = power.masked_fill(cycles > (levels[:, None] / 2).clamp_min(1.5), 0.0)  # beyond Nyquist
+    best = power.max(1)
+    return best.values, cycles[best.indices] / span
+
+
+def _plane_waves(X: Tensor, r: Tensor, peaks: Tensor, generator: torch.Generator) -> Tensor:
+    """Frequencies (3, D) of the waves cos(2π w·x) that explain most of r: of random ones and one along each column."""
+    D = X.shape[1]
+    w = torch.randn(_WAVES, D, generator=generator, dtype=X.dtype)
+    w *= torch.exp(torch.randn(_WAVES, 1, generator=generator, dtype=X.dtype)) * 0.3 / math.sqrt(D)
+    w = torch.cat([w, torch.diag(peaks)])
+    phase = 2 * math.pi * (w @ X.mT)
+    power = (phase.cos() @ r).square() + (phase.sin() @ r).square()
+    return w[power.topk(3).indices]
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+def _linear(profile: Profile) -> Iterator[tuple[bool, Factor]]:
+    D = len(profile.slope)
+    sign, even = torch.where(profile.growth < 0, -1.0, 1.0).to(profile.slope), torch.full_like(profile.slope, 1 / D)
+    yield True, {Parameter.SLOPE: profile.slope, Parameter.SHIFT: torch.zeros_like(sign)}
+    yield True, {Parameter.SLOPE: even * 0.1 + profile.growth**2, Parameter.SHIFT: -2 * sign}
+    yield False, {Parameter.SLOPE: even, Parameter.SHIFT: -6 * sign}
+
+
+def _stationary(profile: Profile) -> Iterator[tuple[bool, Factor]]:
+    for factor in (1.0, 2.5):
+        yield True, {Parameter.LENGTHSCALE: factor * profile.lengthscale}
+    yield False, {Parameter.LENGTHSCALE: 10 * profile.lengthscale.clamp_min(1.0)}
+
+
+def _periodic(profile: Profile) -> Iterator[tuple[bool, Factor]]:
+    """With a long period p, Periodic is an RBF of lengthscale l p / π; so columns without a period can have that."""
+    long = torch.full_like(profile.periods, 8.0)
+    one = long.clone()
+    one[profile.strongest] = profile.periods[profile.strongest]
+    for period in (long, one, profile.periods):
+        smooth = profile.lengthscale * math.pi / 8.0
+        lengthscale = torch.where(period == 8.0, smooth, smooth.clamp_min(0.7))
+        yield True, {Parameter.PERIOD: period, Parameter.LENGTHSCALE: lengthscale}
+    yield False, {Parameter.PERIOD: long, Parameter.LENGTHSCALE: 10 * profile.lengthscale.clamp_min(1.0)}
+
+
+def _cosine(profile: Profile) -> Iterator[tuple[bool, Factor]]:
+    for wave in profile.waves:
+        yield True, {Parameter.FREQUENCY: wave}
+    yield False, {Parameter.FREQUENCY: 0.02 * torch.ones_like(profile.slope)}
+
+
+def _options(primitive: Primitive, profile: Profile) -> list[tuple[bool, Factor]]:
+    """(active or neutral, parameters) for one primitive."""
+    if primitive is Primitive.WHITE:
+        return [(True, {})]
+    special = {Primitive.LINEAR: _linear, Primitive.PERIODIC: _periodic, Primitive.COSINE: _cosine}
+    return list(special.get(primitive, _stationary)(profile))
+
+
+def guesses(word: Word, profile: Profile, variance: float) -> Tensor:
+    """Unconstrained parameters of one word, (G, P), with the given mean variance over the points."""
+    kernel = Kernel(Expression((word,)), profile.X.shape[1])
+    widened = replace(profile, lengthscale=profile.lengthscale * math.sqrt(max(word.bandwidth_factors, 1)))
+    options = [_options(primitive, widened) for primitive in word.factors]
+    rows = []
+    for choice in product(*options):
+        if not any(active for active, _ in choice) and not word.is_noise:
+            continue
+        values: dict[str, Tensor | float] = {"noise": 1.0, f"{word}.variance": 1.0}
+        values |= {f"{word}[{j}].{p.value}": v for j, (_, factor) in enumerate(choice) for p, v in factor.items()}
+        rows.append(kernel.flatten({s.name: values[s.name] for s in kernel.slots}))
+    theta = torch.stack(rows)
+    scale = variance / kernel.word_diagonals(theta, profile.X)[..., 0, :].mean(-1).clamp_min(1e-12)
+    slot = next(s for s in kernel.slots if s.parameter in (Parameter.VARIANCE, Parameter.SLOPE))
+    theta[:, slot.slice] += scale.log().unsqueeze(-1)
+    return theta[:, :-1]
+
+
+def noise_raw(variance: float) -> Tensor:
+    return Parameter.NOISE.unconstrain(torch.tensor([max(variance, 2e-6)], dtype=torch.float64))
+
+
+def first(word: Word, profile: Profile) -> Tensor:
+    """Starts for a word alone, (S, P): its guesses, with two levels of noise."""
+    shapes = guesses(word, profile, profile.variance)
+    levels = (profile.noise, 0.1 * profile.noise)
+    return torch.cat([torch.cat([shapes, noise_raw(s2).expand(len(shapes), 1)], 1) for s2 in levels])
+
+
+def extended(head: Tensor, word: Word, profile: Profile, residual: Tensor, generator: torch.Generator) -> Tensor:
+    """Starts for a sum whose words but the last are solved by `head`: the last as the residual suggests, (S, P)."""
+    left = Profile.of(profile.X, residual, generator)
+    left = left.refined(profile.lengthscale, profile.variance, profile.noise)
+    s2 = float(Parameter.NOISE.constrain(head[-1]))
+    rows = []
+    shares = ((0.5, 0.5), (0.2, 0.01), (1.0, 0.01), (5.0, 0.01)) if word.is_noise else ((0.1, 1.0), (1.0, 0.5))
+    for gain, rest in shares:
+        variance = gain * (s2 if word.is_noise else max(float(residual.var()), s2))
+        shapes = guesses(word, left, variance)
+        columns = [head[:-1].expand(len(shapes), -1), shapes, noise_raw(rest * s2).expand(len(shapes), 1)]
+        rows.append(torch.cat(columns, 1))
+    return torch.cat(rows)
