@@ -69,15 +69,28 @@ class FittedGP:
 
     def predict(self, X: ArrayLike, noisy: bool = True) -> tuple[FloatArray, FloatArray]:
         """Mean and variance (M,) at raw inputs (M, D), in original units; not `noisy`: of the function alone."""
-        Z = self._inputs(X)
+        mean, variance = self.standardised(X, noisy)
+        s = self.kernel.standardiser
+        return (mean, variance) if s is None else (s.inverse_mean(mean), s.inverse_variance(variance))
+
+    def standardised(self, X: ArrayLike, noisy: bool = True) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance (M,) on the scale of the standardised target, which no unit can overflow."""
         size = max(1, _ENTRIES // len(self.posterior.L))
-        parts = [self.posterior.predict(chunk, noisy) for chunk in Z.split(size)]
+        parts = [self.posterior.predict(chunk, noisy) for chunk in self._inputs(X).split(size)]
         mean, variance = (torch.cat(part).numpy() for part in zip(*parts, strict=True))
-        return self._mean(mean), self._variance(variance)
+        return mean, variance
 
     def covariance(self, X: ArrayLike, noisy: bool = True) -> FloatArray:
         """Joint covariance (M, M) at raw inputs, in original units."""
         return self._variance(self.posterior.covariance(self._inputs(X), noisy).numpy())
+
+    def root_covariance(self, X: ArrayLike, noisy: bool = True) -> FloatArray:
+        """R with R Rᵀ the joint covariance (M, M) on the standardised scale: what draws are made with."""
+        covariance = self.posterior.covariance(self._inputs(X), noisy)
+        values, vectors = torch.linalg.eigh(
+            covariance
+        )  # a posterior is often singular, where Cholesky would need jitter
+        return (vectors * values.clamp_min(0).sqrt()).numpy()
 
     def component(self, word: int, X: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Mean and variance of one signal word alone, in the scale of the target but without its mean."""
@@ -89,9 +102,7 @@ class FittedGP:
         """Log predictive density (M,) of observations y at X, noise included, in original units."""
         s = self.kernel.standardiser
         target = np.asarray(y, np.float64) if s is None else s.transform_y(y)
-        Z = self._inputs(X)
-        parts = [self.posterior.predict(chunk) for chunk in Z.split(max(1, _ENTRIES // len(self.posterior.L)))]
-        mean, variance = (torch.cat(part).numpy() for part in zip(*parts, strict=True))
+        mean, variance = self.standardised(X)
         density = -0.5 * ((target - mean) ** 2 / variance + np.log(variance) + _LOG_2PI)
         return density + (0.0 if s is None else s.log_density_offset)
 
@@ -113,10 +124,6 @@ class FittedGP:
             raise InvalidInputError(f"expected finite inputs of shape (M, {D}), got shape {raw.shape}")
         s = self.kernel.standardiser
         return torch.from_numpy(raw.copy() if s is None else s.transform_x(raw))
-
-    def _mean(self, mean: FloatArray) -> FloatArray:
-        s = self.kernel.standardiser
-        return mean if s is None else s.inverse_mean(mean)
 
     def _variance(self, variance: FloatArray) -> FloatArray:
         s = self.kernel.standardiser
