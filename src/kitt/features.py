@@ -64,7 +64,11 @@ def _standardised(values: Tensor, mask: Tensor, n: Tensor) -> tuple[Tensor, Tens
 def describe(t: Table) -> tuple[Tensor, Tensor]:
     """Numbers for each column (B, D, F) and for the whole table (B, G)."""
     total = _squared_distances(t.X)
-    columns = [_shape(t), _spectra(t.X, torch.stack([t.y, t.residual, _square(t.y, t)], 1), t), _along_columns(t, total)]
+    columns = [
+        _shape(t),
+        _spectra(t.X, torch.stack([t.y, t.residual, _square(t.y, t)], 1), t),
+        _along_columns(t, total),
+    ]
     joint = _smooth(total / t.d[:, None, None], None, _signals(t), t.n)
     fine = torch.stack([_log(t.n), _log(t.d), _log(t.unexplained), *_moments(t.y, t), *_moments(t.residual, t)], -1)
     return torch.cat(columns, -1) * t.d_mask.unsqueeze(-1), torch.cat([joint, fine], -1)

@@ -171,6 +171,16 @@ class Normaliser(nn.Module):
         return ((values - self.mean) / self.scale).clamp(-6, 6)
 
 
+@dataclass(frozen=True)
+class Look:
+    """What the stem makes of a batch of tables."""
+
+    encodings: Tensor  # (B, D, E)
+    roughness: Tensor  # (B, D) log of each column's inverse lengthscale
+    noise: Tensor  # (B,) log of the share of noise in the variance
+    strangeness: Tensor  # (B,) mean square of the normalised statistics: about one for draws from the prior
+
+
 class StemEncoder(nn.Module):
     """Statistics of the table instead of attention over points, and a second look with a metric it has guessed.
 
@@ -195,28 +205,29 @@ class StemEncoder(nn.Module):
 
     def forward(self, X: Tensor, y: Tensor, n_mask: Mask = None, d_mask: Mask = None) -> Tensor:
         """X (B, N, D), y (B, N) -> encodings (B, D, E); those of padded dimensions mean nothing."""
-        return self.encode_and_guess(X, y, n_mask, d_mask)[0]
+        return self.look(X, y, n_mask, d_mask).encodings
 
-    def encode_and_guess(
-        self, X: Tensor, y: Tensor, n_mask: Mask = None, d_mask: Mask = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Encodings (B, D, E), log roughness (B, D) and log noise share (B,)."""
+    def look(self, X: Tensor, y: Tensor, n_mask: Mask = None, d_mask: Mask = None) -> Look:
         with torch.no_grad():
             table = prepare(X, y, n_mask, d_mask)
-            column, whole = describe(table)
+            column, whole = (
+                normalise(part) for normalise, part in zip(self.normalise[:2], describe(table), strict=True)
+            )
+            strangeness = 0.5 * (masked_mean(column, d_mask).square().mean(-1) + whole.square().mean(-1))
         valid = None if d_mask is None else F.pad(d_mask, (1, 0), value=True)
         Z = self._tokens(0, column, whole)  # (B, 1 + D, E)
         for block in self.blocks:
             Z = block(Z, valid)
         roughness, noise = self.guess(Z)
-        Z = Z + self._tokens(2, *probe(table, roughness.detach().exp(), noise.detach().exp()))
+        evidence = probe(table, roughness.detach().exp(), noise.detach().exp())
+        Z = Z + self._tokens(2, *(normalise(p) for normalise, p in zip(self.normalise[2:], evidence, strict=True)))
         for block in self.probe_blocks:
             Z = block(Z, valid)
-        return self.out(Z[:, 1:]), roughness, noise
+        return Look(self.out(Z[:, 1:]), roughness, noise, strangeness)
 
     def _tokens(self, first: int, column: Tensor, whole: Tensor) -> Tensor:
-        columns = self.embed[first](self.normalise[first](column))
-        table = self.embed[first + 1](self.normalise[first + 1](whole)).unsqueeze(1)
+        columns = self.embed[first](column)
+        table = self.embed[first + 1](whole).unsqueeze(1)
         return torch.cat([table, columns + table], 1)
 
     def guess(self, Z: Tensor) -> tuple[Tensor, Tensor]:

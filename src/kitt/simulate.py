@@ -37,7 +37,9 @@ class SimulatorConfig:
     max_words: int = 1
     inputs: str = "uniform"  # "uniform" on (−2.5, 2.5), as in the paper; "tabular": see `tabular_inputs`
     active: str = "random"  # "all", or a "random" subset of the dimensions for each word
-    noise: tuple[float, float] | None = None  # observation noise, log-uniform between these shares of the signal variance
+    noise: tuple[float, float] | None = (
+        None  # observation noise, log-uniform between these shares of the signal variance
+    )
     words: tuple[int, ...] | None = None  # restrict the vocabulary to these
 
     def __post_init__(self) -> None:
@@ -83,13 +85,18 @@ def simulate(config: SimulatorConfig, batch: int, n: int, d: int, generator: tor
     captions = _draw_captions(config, batch, generator)
     variances = _draw_variances(config, captions, generator)
     active = _draw_active(config, captions.shape, d, generator)
-    X = tabular_inputs(batch, n, d, generator) if config.inputs == "tabular" else _uniform_inputs(batch, n, d, generator)
+    X = (
+        tabular_inputs(batch, n, d, generator)
+        if config.inputs == "tabular"
+        else _uniform_inputs(batch, n, d, generator)
+    )
     noise = _draw_noise(config, variances.sum(1), generator)
     y = torch.empty(batch, n, dtype=torch.float64)
     slopes = torch.empty(batch, d, dtype=torch.float64)
     chunk = max(1, _CHUNK // (n * n * config.max_words))
     for part in torch.arange(batch).split(chunk):
-        K, slopes[part] = _covariance(config, captions[part], variances[part], active[part], X[part], generator)
+        K, slope = _covariance(config, captions[part], variances[part], active[part], X[part], generator)
+        slopes[part] = slope.double()
         torch.diagonal(K, dim1=-2, dim2=-1).add_(noise[part, None])
         y[part] = draw(K, generator).double()
     roughness = 0.5 * (slopes * X.var(1, correction=0) + 1e-4).log()
@@ -121,8 +128,12 @@ def _scales(name: str, parameter: Parameter, d: int) -> tuple[bool, Tensor, Tens
     """Whether the prior is Cauchy, and its location and scale for every (bandwidth factors, active dimensions)."""
     prior = preset(name)
     grid = [[prior.distribution(parameter, Context(f, max(k, 1))) for k in range(d + 1)] for f in range(3)]
-    location = torch.tensor([[0.0 if isinstance(x, Cauchy) else x.mu for x in row] for row in grid], dtype=torch.float64)
-    scale = torch.tensor([[x.scale if isinstance(x, Cauchy) else x.sigma for x in row] for row in grid], dtype=torch.float64)
+    location = torch.tensor(
+        [[0.0 if isinstance(x, Cauchy) else x.mu for x in row] for row in grid], dtype=torch.float64
+    )
+    scale = torch.tensor(
+        [[x.scale if isinstance(x, Cauchy) else x.sigma for x in row] for row in grid], dtype=torch.float64
+    )
     return isinstance(grid[0][0], Cauchy), location, scale
 
 

@@ -1,0 +1,337 @@
+"""Table -> ranked captions with probabilities (paper, Inference, steps 1 to 4), in a tenth of a second, without fitting.
+
+The network is asked once; classifier ranking, greedy decoding, sampling and beam search all read the same encodings. Two
+rankings: by probability, as in the paper, and by expected loss, what it costs if another word is the true one (`cost`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kitt.checkpoint import LoadedModel, load
+from kitt.data import FloatArray, Standardiser
+from kitt.errors import InvalidInputError
+from kitt.grammar import WORDS, Expression
+from kitt.network import StemEncoder
+
+SUBSETS = 2  # random subsets of a large table; their log-probabilities are averaged
+WORK = 1.0e6  # about what one subset may cost: N² (D + 6)
+MAX_POINTS = 384
+SEARCHES = ("beam", "greedy", "sample")
+RANKINGS = ("expected-loss", "probability")
+HEADS = ("classifier", "decoder")
+BEAM = 24
+SAMPLES = 60  # as in the paper's code
+
+
+@dataclass(frozen=True)
+class Caption:
+    """An expression, its calibrated probability, and the expected loss in nats a point of choosing it (None: unknown)."""
+
+    expression: Expression
+    probability: float
+    expected_loss: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.expression} ({self.probability:.1%})"
+
+
+@dataclass(frozen=True)
+class Captions:
+    """What the network says about a table."""
+
+    captions: tuple[Caption, ...]  # best first, by the chosen ranking
+    words: tuple[float, ...]  # calibrated probability of each of the 34 words, by the classifier
+    rows_seen: int
+    strangeness: (
+        float | None
+    )  # how unlike the prior, relative to the 99 % quantile of its own draws: above 1 is strange
+    roughness: tuple[float, ...] | None  # the network's guess of each column's inverse lengthscale
+    noise: float | None  # and of the share of noise in the variance
+
+    @property
+    def is_strange(self) -> bool:
+        return self.strangeness is not None and self.strangeness > 1
+
+
+def caption(
+    X: FloatArray,
+    y: FloatArray,
+    k: int = 3,
+    *,
+    model: str | LoadedModel = "default",
+    head: str = "decoder",
+    search: str = "beam",
+    ranking: str = "expected-loss",
+    random_state: int = 0,
+) -> Captions:
+    """The k best captions of a table (raw units), by the classifier (single words) or the decoder (sums)."""
+    return caption_tables(
+        [(X, y)], k, model=model, head=head, search=search, ranking=ranking, random_state=random_state
+    )[0]
+
+
+def caption_tables(
+    tables: Sequence[tuple[FloatArray, FloatArray]],
+    k: int = 3,
+    *,
+    model: str | LoadedModel = "default",
+    head: str = "decoder",
+    search: str = "beam",
+    ranking: str = "expected-loss",
+    random_state: int = 0,
+) -> list[Captions]:
+    """Captions of several tables."""
+    _check_options(k, head, search, ranking)
+    loaded = load(model) if isinstance(model, str) else model
+    generator = torch.Generator().manual_seed(random_state)
+    with torch.inference_mode():
+        return [
+            _caption(loaded, encode_table(loaded, X, y, random_state), k, head, search, ranking, generator)
+            for X, y in tables
+        ]
+
+
+def _check_options(k: int, head: str, search: str, ranking: str) -> None:
+    if k < 1:
+        raise InvalidInputError(f"k, the number of captions, must be at least 1, got {k}")
+    for name, value, allowed in (("head", head, HEADS), ("search", search, SEARCHES), ("ranking", ranking, RANKINGS)):
+        if value not in allowed:
+            raise InvalidInputError(f"{name} must be one of {', '.join(allowed)}, got '{value}'")
+
+
+# --- the network's view of one table -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class View:
+    """Encodings of the subsets of one table, and what else the encoder noticed."""
+
+    encodings: Tensor  # (S, D, E)
+    rows: int
+    strangeness: float | None
+    roughness: Tensor | None
+    noise: float | None
+
+
+def encode_table(loaded: LoadedModel, X: FloatArray, y: FloatArray, random_state: int) -> View:
+    """Paper, Inference, step 1. A table above the cap is seen through a few subsets of its rows."""
+    X, y = _check_arrays(X, y)
+    indices = subsets(X, y, random_state)
+    batch = [(X, y)] if indices is None else [(X[i], y[i]) for i in indices]
+    scaled = []
+    for part_X, part_y in batch:
+        standardiser = Standardiser.fit(part_X, part_y)
+        scaled.append((standardiser.transform_x(part_X), standardiser.transform_y(part_y)))
+    tensor_X = torch.from_numpy(np.stack([x for x, _ in scaled])).float()
+    tensor_y = torch.from_numpy(np.stack([t for _, t in scaled])).float()
+    rows = tensor_X.shape[0] * tensor_X.shape[1]
+    encoder = loaded.model.encoder
+    if not isinstance(encoder, StemEncoder):
+        return View(loaded.model.encode(tensor_X, tensor_y), rows, None, None, None)
+    look = encoder.look(tensor_X, tensor_y)
+    limit = loaded.facts.extra.get("strangeness_limit")
+    strangeness = None if limit is None else float(look.strangeness.mean()) / limit
+    return View(look.encodings, rows, strangeness, look.roughness.mean(0).exp(), float(look.noise.mean().exp()))
+
+
+def _check_arrays(X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
+    X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if X.ndim != 2 or y.shape != (len(X),) or min(X.shape, default=0) < 1:
+        raise InvalidInputError(
+            f"expected X of shape (rows, columns) and y of shape (rows,), got {X.shape} and {y.shape}"
+        )
+    return X, y
+
+
+def points_cap(d: int) -> int:
+    """Rows that the network looks at in one pass: flat cost, whatever the number of columns."""
+    return int(min(MAX_POINTS, max(64, math.sqrt(WORK / (d + 6)))))
+
+
+def subsets(X: FloatArray, y: FloatArray, random_state: int) -> list[FloatArray] | None:
+    """Indices of a few random subsets of a large table, or None for a small one.
+
+    Rows are drawn by a hash of their values, so that the answer depends neither on the order of rows nor of columns.
+    """
+    cap = points_cap(X.shape[1])
+    if len(X) <= cap:
+        return None
+    total = X.sum(1) if X.shape[1] > 1 else X[:, 0]
+    key = torch.from_numpy(_unit(total) * 12.9898 + _unit(y) * 78.233 + random_state)
+    chosen = []
+    for i in range(SUBSETS):
+        hashed = torch.sin(key * (1.0 + 0.37 * i)).mul_(43758.5453).frac_().abs_()
+        chosen.append(hashed.topk(cap, largest=False).indices.numpy())
+    return chosen
+
+
+def _unit(values: FloatArray) -> FloatArray:
+    largest = np.abs(values).max()
+    return values / largest if largest > 0 else values
+
+
+# --- steps 2 to 4 --------------------------------------------------------------------------------------------------------
+
+
+def _caption(
+    loaded: LoadedModel, view: View, k: int, head: str, search: str, ranking: str, generator: torch.Generator
+) -> Captions:
+    words = word_probabilities(loaded, view)
+    if head == "classifier":
+        found = {frozenset([i]): ((i,), float(p)) for i, p in enumerate(words)}
+    else:
+        found = merge_orders(_SEARCH[search](_Stepper(loaded, view), generator))
+    cost = loaded.tensors.get("cost")
+    if ranking == "probability" or cost is None:
+        ranked = sorted(found.values(), key=lambda item: -item[1])[:k]
+        captions = [Caption(Expression.from_indices(c), p, _cost_of(c, words, cost)) for c, p in ranked]
+    else:
+        if head == "decoder":
+            for i, p in enumerate(words):
+                found.setdefault(frozenset([i]), ((i,), 0.0))
+        captions = _least_expected_loss(list(found.values()), words, cost, k)
+    roughness = None if view.roughness is None else tuple(map(float, view.roughness))
+    return Captions(tuple(captions), tuple(map(float, words)), view.rows, view.strangeness, roughness, view.noise)
+
+
+def word_probabilities(loaded: LoadedModel, view: View) -> Tensor:
+    """Classifier (KITT E): mean over subsets of the log-probabilities, calibrated by the checkpoint's temperature."""
+    log_p = loaded.model.classify(view.encodings).mean(0) / loaded.facts.extra.get("temperature", 1.0)
+    return log_p.softmax(-1).double()
+
+
+def _cost_of(words: tuple[int, ...], probabilities: Tensor, cost: Tensor | None) -> float | None:
+    if cost is None:
+        return None
+    return float(probabilities @ cost.double()[:, list(words)].amin(1))
+
+
+def _least_expected_loss(
+    candidates: list[tuple[tuple[int, ...], float]], probabilities: Tensor, cost: Tensor, k: int
+) -> list[Caption]:
+    """Greedy: each next caption is the one that most lowers the expected loss of the best one chosen so far.
+
+    A sum loses what the best of its words loses, for it can switch the others off, plus a little for each further word.
+    """
+    by_truth = torch.stack([cost.double()[:, list(words)].amin(1) + 0.01 * (len(words) - 1) for words, _ in candidates])
+    expected = by_truth @ probabilities
+    prior = torch.tensor([p for _, p in candidates], dtype=torch.float64)
+    covered = torch.full((cost.shape[0],), math.inf, dtype=torch.float64)
+    chosen: list[int] = []
+    while len(chosen) < min(k, len(candidates)):
+        gain = torch.minimum(by_truth, covered) @ probabilities - 1e-3 * prior
+        gain[chosen] = math.inf
+        chosen.append(int(gain.argmin()))
+        covered = torch.minimum(covered, by_truth[chosen[-1]])
+    return [Caption(Expression.from_indices(candidates[i][0]), candidates[i][1], float(expected[i])) for i in chosen]
+
+
+class _Stepper:
+    """Next-word log-probabilities for many prompts at once, over cached encodings of all subsets."""
+
+    def __init__(self, loaded: LoadedModel, view: View) -> None:
+        self.config = loaded.facts.config
+        self._decode, self._encodings = loaded.model.decode, view.encodings
+        self._temperature = loaded.facts.extra.get("caption_temperature", 1.0)
+
+    def __call__(self, prompts: Sequence[tuple[int, ...]]) -> Tensor:
+        """(P, V + 1): words already said and a STOP at the first step are barred, the rest renormalised."""
+        S = len(self._encodings)
+        tokens = torch.tensor([(self.config.start, *prompt) for prompt in prompts])
+        encodings = self._encodings.repeat(len(prompts), 1, 1)  # (P·S, D, E)
+        logits = self._decode(encodings, None, tokens.repeat_interleave(S, 0))[:, -1]
+        log_p = (logits.double() / self._temperature).log_softmax(-1).view(len(prompts), S, -1).mean(1)
+        for row, prompt in zip(log_p, prompts, strict=True):
+            row[list(prompt) if prompt else [self.config.stop]] = -math.inf
+        return log_p.log_softmax(-1)
+
+
+Sequences = dict[tuple[int, ...], float]  # caption in order -> log-probability
+
+
+def greedy(step: _Stepper, generator: torch.Generator) -> Sequences:
+    """Steps 2 and 3: the most probable word each time."""
+    words: tuple[int, ...] = ()
+    total = 0.0
+    while len(words) < step.config.max_words:
+        value, token = step([words])[0].max(0)
+        total += float(value)
+        if int(token) == step.config.stop:
+            break
+        words = (*words, int(token))
+    return {words: total}
+
+
+def sample(step: _Stepper, generator: torch.Generator) -> Sequences:
+    """Step 4: greedy and sixty random captions, all grown together."""
+    found = greedy(step, generator)
+    growing: list[tuple[tuple[int, ...], float]] = [((), 0.0)] * SAMPLES
+    for length in range(1, step.config.max_words + 1):
+        log_p = step([words for words, _ in growing])
+        tokens = torch.multinomial(log_p.exp(), 1, generator=generator).squeeze(1)
+        grown = []
+        for (words, total), row, token in zip(growing, log_p, tokens.tolist(), strict=True):
+            total += float(row[token])
+            if token == step.config.stop:
+                found[words] = total
+            elif length == step.config.max_words:
+                found[(*words, token)] = total
+            else:
+                grown.append(((*words, token), total))
+        growing = grown
+        if not growing:
+            break
+    return found
+
+
+def beam(step: _Stepper, generator: torch.Generator) -> Sequences:
+    """The most probable captions of every length, by keeping the best BEAM beginnings."""
+    found: Sequences = {}
+    front: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
+    for length in range(1, step.config.max_words + 1):
+        log_p = step([words for words, _ in front]) + torch.tensor([total for _, total in front]).double()[:, None]
+        for (words, _), stopped in zip(front, log_p[:, step.config.stop].tolist(), strict=True):
+            if words:
+                found[words] = stopped
+        flat = log_p[:, : step.config.stop].flatten()
+        best = flat.topk(min(BEAM, len(flat)))
+        grown = [
+            ((*front[i // step.config.stop][0], i % step.config.stop), value)
+            for i, value in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        ]
+        if length == step.config.max_words:
+            found.update(grown)
+        front = grown
+    return found
+
+
+_SEARCH: dict[str, Callable[[_Stepper, torch.Generator], Sequences]] = {
+    "beam": beam,
+    "greedy": greedy,
+    "sample": sample,
+}
+
+
+def merge_orders(found: Sequences) -> dict[frozenset[int], tuple[tuple[int, ...], float]]:
+    """Two orders of one sum are one caption: probabilities added, told in the more probable order."""
+    merged: dict[frozenset[int], tuple[tuple[int, ...], float, float]] = {}
+    for words, log_p in found.items():
+        if math.isfinite(log_p):
+            key, p = frozenset(words), math.exp(log_p)
+            order, best, total = merged.get(key, (words, p, 0.0))
+            merged[key] = (words if p > best else order, max(p, best), total + p)
+    return {key: (order, total) for key, (order, _, total) in merged.items()}
+
+
+def word_index(name: str) -> int:
+    """Place of a word in the vocabulary, by any of its spellings."""
+    (word,) = Expression.parse(name)
+    return WORDS.index(word)

@@ -1,0 +1,94 @@
+"""What it costs to be wrong: the test density that each word loses on simulated tables, and a table of it for advice.
+
+Errors are not alike: a word that is too flexible costs hundredths of a nat, one that is too rigid costs whole nats. So the
+caption to try first is not the most probable one but the one with the least expected loss. `measure` fits every word to
+simulated data sets; `cost_table` turns that into R, such that p(word | data) · R is the expected loss of choosing each word.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from kitt.gp import Likelihood, Posterior
+from kitt.grammar import WORDS, Expression, Word
+from kitt.kernels import Kernel
+from kitt.priors import Context, Parameter, Preset, preset
+from kitt.simulate import Batch
+
+CAP = 3.0  # nats: a loss above this is a disaster, however large
+
+
+def log_prior(kernel: Kernel, theta: Tensor, prior: Preset) -> Tensor:
+    """Log density of theta (..., P) under the prior, in unconstrained space."""
+    total = theta.new_zeros(theta.shape[:-1])
+    for slot in kernel.slots:
+        factors = 1 if slot.word is None else kernel.expression.words[slot.word].bandwidth_factors
+        distribution = prior.distribution(slot.parameter, Context(factors, kernel.dims))
+        total = total + distribution.log_density(theta[..., slot.slice]).sum(-1)
+    return total
+
+
+def fit_batch(word: Word, X: Tensor, y: Tensor, prior: Preset, steps: int, generator: torch.Generator) -> Tensor:
+    """MAP parameters (B, P) of one word for each of B data sets, by Adam from the better of a neutral and a drawn start."""
+    kernel = Kernel(Expression((word,)), X.shape[-1])
+    likelihood = Likelihood(kernel, X, y)
+    starts = [_start(kernel, prior, len(X), generator, spread) for spread in (0.0, 0.5, 0.5, 0.5)]
+    values = torch.stack([likelihood.value(theta) + log_prior(kernel, theta, prior) for theta in starts])
+    theta = torch.stack(starts)[values.argmax(0), torch.arange(len(X))]
+    first, second = torch.zeros_like(theta), torch.zeros_like(theta)
+    best, best_value = theta, torch.full((len(X),), -math.inf, dtype=theta.dtype)
+    for step in range(1, steps + 1):
+        value, gradient = likelihood.value_and_gradient(theta)
+        raw = theta.detach().requires_grad_(True)
+        penalty = log_prior(kernel, raw, prior)
+        gradient = gradient + torch.autograd.grad(penalty.sum(), raw)[0]
+        better = value + penalty.detach() > best_value
+        best = torch.where(better[:, None], theta, best)
+        best_value = torch.maximum(best_value, value + penalty.detach())
+        first = 0.9 * first + 0.1 * gradient
+        second = 0.95 * second + 0.05 * gradient.square()
+        rate = 0.15 * math.cos(0.5 * math.pi * step / (steps + 1))
+        update = first / (1 - 0.9**step) / ((second / (1 - 0.95**step)).sqrt() + 1e-8)
+        theta = (theta + rate * update).clamp(-12, 12)
+    return best
+
+
+def _start(kernel: Kernel, prior: Preset, batch: int, generator: torch.Generator, spread: float) -> Tensor:
+    parts = []
+    for slot in kernel.slots:
+        factors = 1 if slot.word is None else kernel.expression.words[slot.word].bandwidth_factors
+        distribution = prior.distribution(slot.parameter, Context(factors, kernel.dims))
+        normal = torch.randn(batch, slot.size, generator=generator, dtype=torch.float64)
+        if slot.parameter.is_signed:
+            scale = 0.5 if slot.parameter is Parameter.FREQUENCY else 1.0
+            parts.append(normal * scale * max(spread, 0.2) / math.sqrt(kernel.dims))
+        else:
+            parts.append(getattr(distribution, "mu", 0.0) + normal * spread * getattr(distribution, "sigma", 1.0))
+    return torch.cat(parts, -1)
+
+
+def measure(batch: Batch, train: int, generator: torch.Generator, steps: int = 60, prior: str = "default") -> Tensor:
+    """Test NLPD of all words on each data set of a batch, (B, V): fitted on the first `train` points, tested on the rest."""
+    X, y = batch.X.double(), batch.y.double()
+    scores = []
+    for word in WORDS:
+        theta = fit_batch(word, X[:, :train], y[:, :train], preset(prior), steps, generator)
+        posterior = Posterior.fit(Kernel(Expression((word,)), X.shape[-1]), theta, X[:, :train], y[:, :train])
+        mean, variance = posterior.predict(X[:, train:])
+        scores.append(0.5 * ((y[:, train:] - mean) ** 2 / variance + variance.log() + math.log(2 * math.pi)).mean(1))
+    return torch.stack(scores, 1)
+
+
+def regrets(nlpd: Tensor) -> Tensor:
+    """Loss of each word against the best one, capped: (B, V)."""
+    return (nlpd - nlpd.amin(1, keepdim=True)).nan_to_num(CAP, CAP, CAP).clamp_max(CAP)
+
+
+def cost_table(probabilities: Tensor, regret: Tensor, ridge: float = 3.0) -> Tensor:
+    """R (V, V) with probabilities (B, V) @ R ≈ regret (B, V): least squares, shrunk to the mean regret of each word."""
+    P, mean = probabilities.double(), regret.double().mean(0)
+    gram = P.mT @ P + ridge * torch.eye(P.shape[1], dtype=torch.float64)
+    return torch.linalg.solve(gram, P.mT @ (regret.double() - mean)) + mean
