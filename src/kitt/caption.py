@@ -18,7 +18,7 @@ from torch import Tensor
 from kitt.checkpoint import LoadedModel, load
 from kitt.data import FloatArray, Standardiser
 from kitt.errors import InvalidInputError
-from kitt.grammar import WORDS, Expression
+from kitt.grammar import Expression
 from kitt.network import StemEncoder
 
 SUBSETS = 2  # random subsets of a large table; their log-probabilities are averaged
@@ -185,6 +185,7 @@ def _caption(
     loaded: LoadedModel, view: View, k: int, head: str, search: str, ranking: str, generator: torch.Generator
 ) -> Captions:
     words = word_probabilities(loaded, view)
+    found: Sums
     if head == "classifier":
         found = {frozenset([i]): ((i,), float(p)) for i, p in enumerate(words)}
     else:
@@ -195,7 +196,7 @@ def _caption(
         captions = [Caption(Expression.from_indices(c), p, _cost_of(c, words, cost)) for c, p in ranked]
     else:
         if head == "decoder":
-            for i, p in enumerate(words):
+            for i in range(len(words)):
                 found.setdefault(frozenset([i]), ((i,), 0.0))
         captions = _least_expected_loss(list(found.values()), words, cost, k)
     roughness = None if view.roughness is None else tuple(map(float, view.roughness))
@@ -254,6 +255,7 @@ class _Stepper:
         return log_p.log_softmax(-1)
 
 
+Sums = dict[frozenset[int], tuple[tuple[int, ...], float]]  # set of words -> its likeliest order, its probability
 Sequences = dict[tuple[int, ...], float]  # caption in order -> log-probability
 
 
@@ -320,7 +322,7 @@ _SEARCH: dict[str, Callable[[_Stepper, torch.Generator], Sequences]] = {
 }
 
 
-def merge_orders(found: Sequences) -> dict[frozenset[int], tuple[tuple[int, ...], float]]:
+def merge_orders(found: Sequences) -> Sums:
     """Two orders of one sum are one caption: probabilities added, told in the more probable order."""
     merged: dict[frozenset[int], tuple[tuple[int, ...], float, float]] = {}
     for words, log_p in found.items():
@@ -330,8 +332,3 @@ def merge_orders(found: Sequences) -> dict[frozenset[int], tuple[tuple[int, ...]
             merged[key] = (words if p > best else order, max(p, best), total + p)
     return {key: (order, total) for key, (order, _, total) in merged.items()}
 
-
-def word_index(name: str) -> int:
-    """Place of a word in the vocabulary, by any of its spellings."""
-    (word,) = Expression.parse(name)
-    return WORDS.index(word)

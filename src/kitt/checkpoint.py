@@ -117,26 +117,20 @@ def save(
 
 def load(name_or_path: str | Path) -> LoadedModel:
     """The network of a bundled checkpoint, by name, or of a file."""
-    path = _bundled().get(str(name_or_path))
-    if path is not None:
-        return _load_bundled(str(name_or_path))
-    _check_exists(name_or_path)
-    return _load(Path(name_or_path))
+    name = str(name_or_path)
+    return _load_bundled(name) if name in _bundled() else _load(_existing(name_or_path))
 
 
 def read_facts(name_or_path: str | Path) -> Checkpoint:
     """The facts about a checkpoint, without its weights."""
-    path = _bundled().get(str(name_or_path))
-    if path is None:
-        _check_exists(name_or_path)
-        path = Path(name_or_path)
+    path = _existing(name_or_path)
     with _opened(path) as file:
         return _facts(path, file)
 
 
 def bundled() -> list[Checkpoint]:
     """The facts about every bundled checkpoint, by name."""
-    return [replace(read_facts(path), name=name) for name, path in _bundled().items()]
+    return [read_facts(name) for name in _bundled()]
 
 
 @lru_cache
@@ -150,10 +144,12 @@ def _load_bundled(name: str) -> LoadedModel:
     return _load(_bundled()[name])
 
 
-def _check_exists(name_or_path: str | Path) -> None:
-    if not Path(name_or_path).is_file():
+def _existing(name_or_path: str | Path) -> Path:
+    path = _bundled().get(str(name_or_path), Path(name_or_path))
+    if not path.is_file():
         names = ", ".join(_bundled()) or "none in this installation"
         raise CheckpointError(f"no checkpoint '{name_or_path}': neither a file nor a bundled one ({names})")
+    return path
 
 
 def _load(path: Path) -> LoadedModel:
@@ -200,7 +196,7 @@ def _facts(path: Path, file: Any) -> Checkpoint:
         raise CheckpointError(f"{path}: the header cannot be read by KITT {code_version()}: {error}") from error
     if facts.words != VOCABULARY:
         raise CheckpointError(f"{path} was trained on other words than the {len(VOCABULARY)} of KITT {code_version()}")
-    return facts
+    return replace(facts, name=path.stem) if path in _bundled().values() else facts
 
 
 @contextmanager

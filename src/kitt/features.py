@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import threshold
 
 WIDTHS = tuple(2.0 * 0.5**i for i in range(8))  # smoothing widths in standard deviations of a column
 FREQUENCIES = tuple(0.08 * (12.0 / 0.08) ** (i / 39) for i in range(40))  # cycles per standard deviation
@@ -150,7 +151,7 @@ def _smooth(squared: Tensor, window: Tensor | None, signals: Tensor, n: Tensor) 
     sums = []
     for i in range(len(WIDTHS)):
         if i:
-            torch.nn.functional.threshold_(weights, 1e-9, 0.0).square_().square_()  # no denormals: they are slow
+            threshold(weights, 1e-9, 0.0, inplace=True).square_().square_()  # no denormals: they are slow
         sums.append(signals @ weights)  # the weights are symmetric, and a short and wide left factor is much faster
         if window is not None and i % 2 == 0:
             sums.append(signals @ (weights * window))

@@ -1,1 +1,131 @@
+"""Fitted kernels for other libraries: live objects, and source text that runs without this package.
 
+Every library has a file here with the same names in it: one per primitive, `scale`, the two noise words, `gp` and
+`predict`. So a fitted kernel is one expression in these names, the same for all libraries; `live` evaluates it in the
+file, and `code` writes it below the part of the file that it needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from kitt.errors import InvalidInputError, MissingExtraError
+from kitt.export.source import Source
+from kitt.fitted import FittedKernel
+
+__all__ = ["LIBRARIES", "code", "live"]
+
+
+@dataclass(frozen=True)
+class Library:
+    title: str
+    extra: str
+    preamble: str = ""  # a statement that a script may make and a package may not
+
+
+LIBRARIES = {
+    "gpytorch": Library("GPyTorch", "export"),
+    "botorch": Library("BoTorch", "export"),
+    "sklearn": Library("scikit-learn", "export"),
+    "gpflow": Library("GPflow", "gpflow"),
+    "gpjax": Library("GPJax", "gpjax", 'jax.config.update("jax_enable_x64", True)'),
+}
+
+_TEMPLATE = '''\
+"""{expression}: a Gaussian-process kernel for {title}, written by KITT.
+
+`kernel` and `noise`, the variance of an observation, refer to standardised data:
+
+    model = gp(kernel, noise, standardise(X), standardise_target(y))
+    mean, variance = in_units(*predict(model, standardise(Z)))
+"""
+
+{definitions}
+
+columns = {columns}
+target = {target}
+
+kernel = {kernel}
+noise = {noise}
+
+x_mean = np.array({x_mean})
+x_scale = np.array({x_scale})
+y_mean, y_scale = {y_mean}, {y_scale}
+
+
+def standardise(X):
+    """The columns of X (N, D), as the kernel wants them."""
+    return (np.asarray(X, dtype=float) - x_mean) / x_scale
+
+
+def standardise_target(y):
+    return (np.asarray(y, dtype=float) - y_mean) / y_scale
+
+
+def in_units(mean, variance):
+    """Mean and variance of a standardised target, in the units of the target."""
+    return y_mean + y_scale * np.asarray(mean), y_scale**2 * np.asarray(variance)
+'''
+
+
+def code(fitted: FittedKernel, library: str) -> str:
+    """Source text that defines `kernel`, `noise`, `standardise`, `gp` and `predict`, and needs only the library."""
+    facts, source = _library(library), Source.of(library)
+    kernel = _kernel(fitted, source)
+    dims = len(fitted.columns)
+    units = {"x_mean": [0.0] * dims, "x_scale": [1.0] * dims, "y_mean": 0.0, "y_scale": 1.0}
+    if fitted.standardiser is not None:
+        units = fitted.standardiser.to_dict()
+    return _TEMPLATE.format(
+        expression=fitted.expression,
+        title=facts.title,
+        definitions=source.needed_by(f"{kernel}, gp, predict, np", facts.preamble),
+        columns=list(fitted.columns),
+        target=repr(fitted.target),
+        kernel=kernel,
+        noise=fitted.parameters["noise"],
+        **units,
+    )
+
+
+def live(fitted: FittedKernel, library: str) -> Any:
+    """The kernel as an object of the library, with the fitted values as its trainable parameters."""
+    facts = _library(library)
+    try:
+        module = import_module(f"{__name__}.{library}")
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or library, facts.extra, f"a kernel for {facts.title}") from error
+    return eval(_kernel(fitted, Source.of(library)), vars(module))
+
+
+def _library(name: str) -> Library:
+    if name not in LIBRARIES:
+        raise InvalidInputError(f"no export to '{name}'; the libraries are {', '.join(LIBRARIES)}")
+    return LIBRARIES[name]
+
+
+def _kernel(fitted: FittedKernel, source: Source) -> str:
+    """The sum, as an expression in the names that the files of all libraries have."""
+    words = [_word(fitted, i) for i in range(len(fitted.expression))]
+    if len(words) == 1:
+        return words[0]
+    if any(word.is_noise for word in fitted.expression) and "NoisySum" in source.definitions:
+        return "NoisySum(\n" + "".join(f"    {word},\n" for word in words) + ")"
+    return "(\n    " + "\n    + ".join(words) + "\n)"
+
+
+def _word(fitted: FittedKernel, index: int) -> str:
+    word = fitted.expression.words[index]
+    arguments: dict[int | None, list[str]] = {None: [], 0: [], 1: []}
+    for slot in fitted.kernel.slots:
+        if slot.word == index:
+            value = fitted.parameters[slot.name]
+            text = list(value) if isinstance(value, tuple) else value
+            arguments[slot.factor].append(f"{slot.parameter.value}={text}")
+    names = [factor.value.lower() for factor in word.factors]
+    if word.is_noise:
+        return f"{'_'.join(names)}({', '.join(arguments[0] + arguments[None])})"
+    product = " * ".join(f"{name}({', '.join(arguments[j])})" for j, name in enumerate(names))
+    return f"scale({product}, {arguments[None][0]})" if arguments[None] else product

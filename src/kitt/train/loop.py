@@ -211,14 +211,14 @@ def _settle(
 ) -> tuple[TrainConfig, Budget]:
     """Config and budget of a new run as they are given, of an old one as it was started."""
     if state is not None:
-        earlier = json.loads(state["config"])
-        given = earlier if config is None else config.to_dict()
-        if changed := sorted(key for key in earlier.keys() | given.keys() if earlier.get(key) != given.get(key)):
+        earlier = TrainConfig.from_dict(json.loads(state["config"]))
+        given = (earlier if config is None else config).to_dict()
+        if changed := [key for key, value in earlier.to_dict().items() if value != given[key]]:
             raise InvalidInputError(
                 f"the run in {folder.path} has another {', '.join(changed)} than asked for: "
                 "go on with it without naming a preset, or use another folder"
             )
-        return TrainConfig.from_dict(earlier), Budget(**state["budget"]) if budget.is_empty else budget
+        return earlier, Budget(**state["budget"]) if budget.is_empty else budget
     if budget.is_empty:
         raise InvalidInputError("a run needs a budget: give hours or steps")
     return recipe("default") if config is None else config, budget

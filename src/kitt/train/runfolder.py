@@ -9,8 +9,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import pickle
 import warnings
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +22,6 @@ from kitt.checkpoint import replacing
 from kitt.errors import CheckpointError, InvalidInputError
 
 VERSION = 1
-_UNREADABLE = (OSError, RuntimeError, EOFError, KeyError, ValueError, pickle.UnpicklingError)
 
 
 class RunFolder:
@@ -52,7 +51,7 @@ class RunFolder:
             yield
 
     def save_state(self, state: dict[str, Any]) -> None:
-        state = state | {"version": VERSION, "torch": torch.__version__}
+        state = state | {"version": VERSION, "torch": str(torch.__version__)}
         with replacing(self.state) as file:
             torch.save(state, file)
             if self.state.exists():
@@ -66,9 +65,9 @@ class RunFolder:
         problems = []
         for path in (self.state, self.backup):
             try:
-                state = torch.load(path, weights_only=True, map_location="cpu")
-            except _UNREADABLE as error:
-                problems.append(f"{path} cannot be read ({str(error).splitlines()[0]})")
+                state = _read(path)
+            except Exception as error:  # what torch.load raises for a foreign file is anybody's guess
+                problems.append(f"{path} cannot be read ({type(error).__name__}: {str(error).splitlines()[0]:.80})")
                 continue
             if not isinstance(state, dict) or state.get("version") != VERSION:
                 found = state.get("version") if isinstance(state, dict) else None
@@ -122,3 +121,10 @@ class RunFolder:
         with replacing(self.curve) as file:
             figure.savefig(file, format="png", dpi=100)
         return self.curve
+
+
+def _read(path: Path) -> Any:
+    with zipfile.ZipFile(path) as archive:
+        if (damaged := archive.testzip()) is not None:
+            raise zipfile.BadZipFile(f"{damaged} is damaged")
+    return torch.load(path, weights_only=True, map_location="cpu")
