@@ -1,0 +1,179 @@
+"""The words in scikit-learn: its own kernels where they agree with ours, small new ones where they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Hyperparameter, Kernel, Matern, WhiteKernel
+
+POSITIVE = (1e-12, 1e12)
+SIGNED = (-1e6, 1e6)
+
+
+class ColumnKernel(Kernel):
+    """Hyperparameters with a value per column. In theta stands the logarithm, or, of the `signed` ones, the value."""
+
+    names: tuple[str, ...]
+    signed: tuple[str, ...] = ()
+
+    def value_and_gradient(self, X: np.ndarray, Y: np.ndarray, gradient: bool) -> tuple[np.ndarray, list[np.ndarray]]:
+        """K (N, M), and for each of `names` the derivative (N, M, D) by its part of theta."""
+        raise NotImplementedError
+
+    def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
+        X = np.atleast_2d(X)
+        K, gradients = self.value_and_gradient(X, X if Y is None else np.atleast_2d(Y), eval_gradient)
+        if not eval_gradient:
+            return K
+        free = [g for g, h in zip(gradients, self.hyperparameters, strict=True) if not h.fixed]
+        return K, np.concatenate([np.empty((*K.shape, 0)), *free], axis=-1)
+
+    def diag(self, X: Any) -> np.ndarray:
+        return np.ones(len(X))
+
+    def is_stationary(self) -> bool:
+        return True
+
+    @property
+    def hyperparameters(self) -> list[Hyperparameter]:
+        return [
+            Hyperparameter(name, "numeric", getattr(self, f"{name}_bounds"), np.size(getattr(self, name)))
+            for name in self.names
+        ]
+
+    @property
+    def theta(self) -> np.ndarray:
+        free = [h.name for h in self.hyperparameters if not h.fixed]
+        values = [np.ravel(getattr(self, name)) for name in free]
+        parts = [v if name in self.signed else np.log(v) for name, v in zip(free, values, strict=True)]
+        return np.concatenate([np.empty(0), *parts])
+
+    @theta.setter
+    def theta(self, theta: np.ndarray) -> None:
+        free = [h for h in self.hyperparameters if not h.fixed]
+        parts = np.split(np.asarray(theta, float), np.cumsum([h.n_elements for h in free])[:-1])
+        for h, part in zip(free, parts, strict=True):
+            setattr(self, h.name, part if h.name in self.signed else np.exp(part))
+
+    @property
+    def bounds(self) -> np.ndarray:
+        free = [h for h in self.hyperparameters if not h.fixed]
+        parts = [np.broadcast_to(h.bounds, (h.n_elements, 2)) for h in free]
+        parts = [b if h.name in self.signed else np.log(b) for h, b in zip(free, parts, strict=True)]
+        return np.concatenate([np.empty((0, 2)), *parts])
+
+
+class Linear(ColumnKernel):
+    """sum_d v_d / (1 + c_d²) (x_d − c_d)(x'_d − c_d): v the slope, c the shift."""
+
+    names = ("slope", "shift")
+    signed = ("shift",)
+
+    def __init__(self, slope: Any, shift: Any, slope_bounds: Any = POSITIVE, shift_bounds: Any = SIGNED) -> None:
+        self.slope = slope
+        self.shift = shift
+        self.slope_bounds = slope_bounds
+        self.shift_bounds = shift_bounds
+
+    def value_and_gradient(self, X: np.ndarray, Y: np.ndarray, gradient: bool) -> tuple[np.ndarray, list[np.ndarray]]:
+        c = np.asarray(self.shift)
+        s = np.asarray(self.slope) / (1 + c**2)
+        if not gradient:
+            return (X - c) * s @ (Y - c).T, []
+        a, b = (X - c)[:, None], (Y - c)[None]
+        terms = s * a * b
+        return terms.sum(-1), [terms, -2 * c / (1 + c**2) * terms - s * (a + b)]
+
+    def diag(self, X: Any) -> np.ndarray:
+        c = np.asarray(self.shift)
+        return (np.asarray(self.slope) / (1 + c**2) * (np.atleast_2d(X) - c) ** 2).sum(-1)
+
+    def is_stationary(self) -> bool:
+        return False
+
+
+class Cosine(ColumnKernel):
+    """cos(2π sum_d w_d (x_d − x'_d)): a plane wave, w the signed frequency."""
+
+    names = signed = ("frequency",)
+
+    def __init__(self, frequency: Any, frequency_bounds: Any = SIGNED) -> None:
+        self.frequency = frequency
+        self.frequency_bounds = frequency_bounds
+
+    def value_and_gradient(self, X: np.ndarray, Y: np.ndarray, gradient: bool) -> tuple[np.ndarray, list[np.ndarray]]:
+        w = 2 * np.pi * np.asarray(self.frequency)
+        angle = np.subtract.outer(X @ w, Y @ w)
+        if not gradient:
+            return np.cos(angle), []
+        return np.cos(angle), [-2 * np.pi * np.sin(angle)[..., None] * (X[:, None] - Y[None])]
+
+
+class Periodic(ColumnKernel):
+    """exp(−½ sum_d sin²(π τ_d / p_d) / l_d²); ExpSineSquared has one l and one p for all columns, and 2l for our l."""
+
+    names = ("lengthscale", "period")
+
+    def __init__(
+        self, lengthscale: Any, period: Any, lengthscale_bounds: Any = POSITIVE, period_bounds: Any = POSITIVE
+    ) -> None:
+        self.lengthscale = lengthscale
+        self.period = period
+        self.lengthscale_bounds = lengthscale_bounds
+        self.period_bounds = period_bounds
+
+    def value_and_gradient(self, X: np.ndarray, Y: np.ndarray, gradient: bool) -> tuple[np.ndarray, list[np.ndarray]]:
+        p, inverse = np.asarray(self.period), np.asarray(self.lengthscale) ** -2.0
+        angle = np.pi * (X[:, None] - Y[None]) / p
+        sine = np.sin(angle)
+        K = np.exp(-0.5 * sine**2 @ inverse)
+        if not gradient:
+            return K, []
+        return K, [K[..., None] * sine**2 * inverse, K[..., None] * sine * np.cos(angle) * angle * inverse]
+
+
+linear = Linear
+cosine = Cosine
+periodic = Periodic
+
+
+def rbf(lengthscale: Sequence[float]) -> Kernel:
+    return RBF(lengthscale, POSITIVE)
+
+
+def matern12(lengthscale: Sequence[float]) -> Kernel:
+    return Matern(lengthscale, POSITIVE, nu=0.5)
+
+
+def matern32(lengthscale: Sequence[float]) -> Kernel:
+    return Matern(lengthscale, POSITIVE, nu=1.5)
+
+
+def matern52(lengthscale: Sequence[float]) -> Kernel:
+    return Matern(lengthscale, POSITIVE, nu=2.5)
+
+
+def white(variance: float) -> Kernel:
+    return WhiteKernel(variance, POSITIVE)
+
+
+def linear_white(slope: Sequence[float], shift: Sequence[float]) -> Kernel:
+    return Linear(slope, shift) * WhiteKernel(1.0, "fixed")
+
+
+def scale(kernel: Kernel, variance: float) -> Kernel:
+    return ConstantKernel(variance, POSITIVE) * kernel
+
+
+def gp(kernel: Kernel, noise: float, X: Any, y: Any) -> GaussianProcessRegressor:
+    """The GP given standardised X (N, D) and y (N,); leave `optimizer` out to go on fitting the kernel."""
+    return GaussianProcessRegressor(kernel, alpha=noise, optimizer=None).fit(X, y)
+
+
+def predict(model: GaussianProcessRegressor, Z: Any) -> tuple[Any, Any]:
+    """Mean and variance of an observation at each row of Z."""
+    mean, std = model.predict(Z, return_std=True)
+    return mean, std**2 + model.alpha
