@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 
@@ -62,14 +62,9 @@ class Run:
     """One process's part of a run: the loop, and what is written while it goes on."""
 
     def __init__(
-        self,
-        trainer: Trainer,
-        folder: RunFolder,
-        budget: Budget,
-        log: IO[str],
-        progress: Callable[[Progress], None] | None,
+        self, trainer: Trainer, folder: RunFolder, budget: Budget, progress: Callable[[Progress], None] | None
     ) -> None:
-        self.trainer, self.folder, self.budget, self.log, self.progress = trainer, folder, budget, log, progress
+        self.trainer, self.folder, self.budget, self.progress = trainer, folder, budget, progress
         self.scores: dict[str, dict[str, float]] = {}
         self.scored_at = -1  # step
         self.began_with = (0.0, 0)  # seconds and data sets of earlier parts
@@ -158,9 +153,7 @@ class Run:
         self.last["save"] = elapsed
 
     def write(self, event: str, **values: Any) -> None:
-        line = {"event": event, "step": self.trainer.step, "elapsed": round(self.elapsed, 3)} | values
-        self.log.write(json.dumps(line) + "\n")
-        self.log.flush()
+        self.folder.append({"event": event, "step": self.trainer.step, "elapsed": round(self.elapsed, 3)} | values)
 
 
 def train(
@@ -187,13 +180,12 @@ def train(
     with folder.locked() if others.rank == 0 else nullcontext(), torch.random.fork_rng(devices=[]):
         state = _earlier_state(folder, resume)
         config, budget = _settle(config, budget, state, folder)
-        with folder.log_writer() as log:
-            run = Run(Trainer(config, others), folder, budget, log, progress)
-            if state is None:
-                run.trainer.measure()
-            else:
-                run.restore(state)
-            run.go()
+        run = Run(Trainer(config, others), folder, budget, progress)
+        if state is None:
+            run.trainer.measure()
+        else:
+            run.restore(state)
+        run.go()
     others.close()
     return folder.checkpoint
 

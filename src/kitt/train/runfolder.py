@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 
@@ -77,14 +77,11 @@ class RunFolder:
             return state
         raise CheckpointError(f"{'; '.join(problems)}: start again in another folder")
 
-    @contextmanager
-    def log_writer(self) -> Iterator[IO[str]]:
-        """Appends. A line that a killed process left unfinished stays as it is, and is closed."""
-        torn = self.log.exists() and not self.log.read_bytes().endswith(b"\n") and self.log.stat().st_size
-        with self.log.open("a") as file:
-            if torn:
-                file.write("\n")
-            yield file
+    def append(self, event: dict[str, Any]) -> None:
+        """One line of the log. A line that a killed process left unfinished stays as it is, and is closed."""
+        with self.log.open("a+b") as file:
+            torn = file.seek(0, os.SEEK_END) > 0 and file.seek(-1, os.SEEK_END) >= 0 and file.read() != b"\n"
+            file.write(b"\n" * torn + json.dumps(event).encode() + b"\n")
 
     def events(self) -> list[dict[str, Any]]:
         """What happened in the run, in order, without what a kill has undone."""

@@ -23,6 +23,7 @@ from kitt.train.processes import Processes
 from kitt.train.recipes import TrainConfig
 from kitt.train.validate import caption_losses, network_captions, select
 
+_MEASURED = 32  # batches from which an encoder learns what its statistics look like
 _PATIENCE = 50  # steps in a row without a finite gradient before giving up
 
 
@@ -107,7 +108,8 @@ class Trainer:
         """Let an encoder see what its statistics look like before it learns."""
         if isinstance(self.model.encoder, StemEncoder):
             batches = [
-                draw_batch(self.config.data, *self.config.sizes.draw(self.generator), self.generator) for _ in range(32)
+                draw_batch(self.config.data, *self.config.sizes.draw(self.generator), self.generator)
+                for _ in range(_MEASURED)
             ]
             self.model.encoder.measure([prepare(batch.X, batch.y) for batch in batches])
             self.averaged.load_state_dict(self.model.state_dict())

@@ -1,0 +1,153 @@
+"""The command `kitt`: parsing and printing only. Every command imports what it needs when it runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from kitt.bench.cli import app as bench
+from kitt.errors import KittError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kitt.checkpoint import Checkpoint
+    from kitt.train import Progress
+
+app = typer.Typer(
+    help="Names, fits and explains the Gaussian-process kernel of a table.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(bench, name="bench")
+console = Console()
+errors = Console(stderr=True)
+
+
+def main() -> None:
+    """Run a command. What went wrong on purpose is one red line, not a traceback."""
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
+    try:
+        app()
+    except KittError as error:
+        errors.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        sys.exit(2)
+
+
+@app.callback()
+def _kitt() -> None:
+    """Names, fits and explains the Gaussian-process kernel of a table."""
+
+
+@app.command()
+def train(
+    out: Annotated[Path, typer.Option(help="Folder of the run: state, log, learning curve, checkpoint.")],
+    preset: Annotated[
+        str | None, typer.Option(help="default, paper or smoke; without one, that of the run to resume, or default.")
+    ] = None,
+    hours: Annotated[float | None, typer.Option(help="Budget of wall clock, over all parts of a resumed run.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Budget of steps, over all parts of a resumed run.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in the folder, if there is one.")
+    ] = False,
+    threads: Annotated[int | None, typer.Option(help="Threads of each process; without it, torch decides.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of a new run; without it, 0.")] = None,
+) -> None:
+    """Train a network on data drawn from the prior.
+
+    In several processes: torchrun --nproc-per-node 2 -m kitt.cli train ...
+    """
+    from dataclasses import replace
+
+    from kitt import train as training
+    from kitt.checkpoint import read_facts
+
+    config = None if preset is None else training.recipe(preset)
+    if seed is not None:
+        config = replace(config or training.recipe("default"), seed=seed)
+    try:
+        with _training_bar() as show:
+            path = training.train(config, out, hours=hours, steps=steps, resume=resume, threads=threads, progress=show)
+    except KeyboardInterrupt:
+        errors.print(f"stopped; go on with: kitt train --out {out} --resume", highlight=False, soft_wrap=True)
+        raise typer.Exit(130) from None
+    if os.environ.get("RANK", "0") == "0":
+        _print_checkpoint(read_facts(path))
+        console.print(f"in {path}", highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _training_bar() -> Iterator[Callable[[Progress], None]]:
+    """A bar that appears with the first step: loss, data sets a second, time left."""
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"))
+    bar = Bar(*columns, console=errors)
+    task = bar.add_task("", total=1.0)
+
+    def show(now: Progress) -> None:
+        bar.start()
+        left = f"{now.left / 3600:.1f} h" if now.left > 5400 else f"{now.left / 60:.1f} min"
+        text = f"step {now.step}, loss {now.loss:.3f}, {now.rate:.0f} data sets/s, {left} left"
+        bar.update(task, completed=min(now.spent, 1.0), description=text)
+
+    try:
+        yield show
+    finally:
+        if bar.live.is_started:
+            bar.stop()
+
+
+@app.command()
+def model(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Bundled checkpoints, or files; without any, all bundled ones.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each.")] = False,
+) -> None:
+    """Show the trained networks: what they are, what they were trained on, and how well they do."""
+    from kitt.checkpoint import bundled, read_facts
+
+    checkpoints = [read_facts(name) for name in names] if names else bundled()
+    if not checkpoints:
+        console.print("no checkpoints are bundled with this installation")
+    for facts in checkpoints:
+        if as_json:
+            print(json.dumps(facts.to_dict()))
+        else:
+            _print_checkpoint(facts)
+
+
+def _print_checkpoint(facts: Checkpoint) -> None:
+    kind = facts.to_dict()["config"]["kind"]
+    console.print(
+        f"[bold]{escape(facts.name)}[/]: network '{kind}', {facts.parameters:,} parameters, {len(facts.words)} words; "
+        f"{facts.steps:,} steps, {facts.datasets_seen:,} data sets, {facts.training_seconds / 3600:.2f} hours; "
+        f"KITT {facts.code_version}",
+        highlight=False,
+    )
+    for source in facts.data:
+        settings = ", ".join(f"{key} {value}" for key, value in source.items() if value is not None)
+        console.print(f"  data: {settings}", highlight=False)
+    if facts.scores:
+        measures = list(next(iter(facts.scores.values())))
+        table = Table("validation", *(name.replace("_", " ") for name in measures))
+        for name, scores in facts.scores.items():
+            table.add_row(name, *(f"{scores[measure]:.3f}" for measure in measures))
+        console.print(table)
+
+
+if __name__ == "__main__":
+    main()
