@@ -33,7 +33,7 @@ from kitt.sparse import SparsePosterior
 
 FORMAT, VERSION = "kitt-model", 1
 _FACTS = ("log_posterior", "gradient_norm", "evaluations", "seconds", "converged", "warnings")
-_NO_FACTS = {
+_NO_FACTS: dict[str, Any] = {
     "log_posterior": 0.0,
     "gradient_norm": 0.0,
     "evaluations": 0,

@@ -1,0 +1,130 @@
+"""What an explanation consists of: words, columns, noise and a comparison, in the units of the table."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kitt.data import FloatArray
+from kitt.grammar import Expression, Word
+
+ACTIVE = 0.05  # share of a word's variance below which a column does not count
+
+
+@dataclass(frozen=True)
+class Effect:
+    """How a word, or all of them together, depends on one column of the table; in the column's units."""
+
+    column: str
+    sensitivity: (
+        float  # share of the variance that comes from moving this column alone (total Sobol index, Jansen, 1999)
+    )
+    direction: float | None = None  # 1 rises, -1 falls, between them neither; None for a column of levels
+    span: float | None = None  # from the lowest to the highest value
+    lengthscale: float | None = None  # over which the word changes
+    periods: tuple[float, ...] = ()  # at which it repeats
+    slope: tuple[float, float] | None = None  # of a straight line, with its standard deviation
+
+    @property
+    def is_active(self) -> bool:
+        return self.sensitivity >= ACTIVE
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One word of the sum."""
+
+    word: Word
+    share: float  # of the variance of observations; with that of the noise they add up to 1; < 0: it cancels another
+    spread: float  # standard deviation over the rows, in units of the target
+    uncertainty: float  # posterior standard deviation of its shape, its level aside
+    mean: FloatArray  # at the rows; the means of all parts and the mean of the target add up to the prediction
+    std: FloatArray
+    effects: tuple[Effect, ...]  # of all columns, the strongest first
+
+    @property
+    def active(self) -> tuple[Effect, ...]:
+        return tuple(effect for effect in self.effects if effect.is_active)
+
+    @property
+    def is_certain(self) -> bool:
+        return self.spread > self.uncertainty
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What no column explains, in units of the target."""
+
+    share: float
+    level: float  # standard deviation, root of the mean square over the rows
+    low: float  # 5 and 95 % quantiles over the rows
+    high: float
+    column: str | None = None  # with which it changes most
+    direction: float | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Log density of left-out rows, in nats a row, over that of the better plain kernel."""
+
+    plain: Expression
+    gain: float
+    error: float  # standard error
+
+    @property
+    def is_clear(self) -> bool:
+        return abs(self.gain) > 2 * self.error
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    target: str
+    expression: Expression  # of the heaviest GP
+    weight: float
+    others: tuple[tuple[Expression, float], ...]  # with their weights, heaviest first
+    parts: tuple[Part, ...]  # by decreasing share
+    columns: tuple[Effect, ...]  # of all words together, the strongest first
+    noise: Noise
+    rows: NDArray[np.intp]  # (n,) positions of the rows looked at
+    comparison: Comparison | None
+    dates: frozenset[str]  # columns in days
+    caveats: tuple[str, ...]
+
+    @cached_property
+    def text(self) -> str:
+        from kitt.explain.prose import paragraph
+
+        return paragraph(self)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and words, for JSON; without the arrays."""
+        parts = [
+            {
+                "word": str(part.word),
+                "share": part.share,
+                "spread": part.spread,
+                "uncertainty": part.uncertainty,
+                "effects": [asdict(effect) for effect in part.effects],
+            }
+            for part in self.parts
+        ]
+        better = self.comparison and {**asdict(self.comparison), "plain": str(self.comparison.plain)}
+        return {
+            "target": self.target,
+            "expression": str(self.expression),
+            "weight": self.weight,
+            "others": [{"expression": str(e), "weight": w} for e, w in self.others],
+            "parts": parts,
+            "columns": [asdict(effect) for effect in self.columns],
+            "noise": asdict(self.noise),
+            "comparison": better,
+            "caveats": list(self.caveats),
+            "text": self.text,
+        }
