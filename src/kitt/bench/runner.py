@@ -1,0 +1,214 @@
+"""Runs cells and writes one JSON line for each: resumable, in parallel, and a crash is a result like any other.
+
+A `Cell` is its key, what to call, and with which arguments. Cells whose key is in the file already are skipped. Only this
+process writes: a line is appended whole, under a lock, and flushed to disk; one that a crash cut short is run again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+from platform import machine, python_version
+from typing import Any, Literal
+
+from kitt.errors import InvalidInputError, MissingExtraError
+
+Line = dict[str, Any]  # key, status, result or error, seconds of clock and processor, versions, time
+Report = Callable[[int, int, Line], None]  # cells done, cells in all, the last line
+PACKAGES = ("kitt", "torch", "numpy", "scipy", "scikit-learn")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measurement: `work(**arguments)` gives its numbers; `key` (JSON) tells it from all others."""
+
+    key: Mapping[str, Any]
+    work: Callable[..., Mapping[str, Any]]
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> str:
+        return identity(self.key)
+
+
+def identity(key: Mapping[str, Any]) -> str:
+    return json.dumps(key, sort_keys=True, default=str)
+
+
+@lru_cache
+def versions() -> dict[str, str]:
+    found = {name: metadata.version(name) for name in PACKAGES}
+    return {
+        **found,
+        "python": python_version(),
+        "machine": machine(),
+        "cores": str(os.cpu_count()),
+        "commit": _commit(),
+    }
+
+
+def _commit() -> str:
+    """Of a checkout; of an installed package there is none."""
+    git = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    try:
+        return subprocess.run(git, capture_output=True, text=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+# --- the file --------------------------------------------------------------------------------------------------------
+
+
+def read(path: Path | str) -> list[Line]:
+    """The lines of a file, the last one of every key; a line cut short is left out. No file is no lines."""
+    found: dict[str, Line] = {}
+    if Path(path).exists():
+        for text in Path(path).read_text(encoding="utf-8").splitlines():
+            try:
+                line = json.loads(text)
+                found[identity(line["key"])] = line
+            except (ValueError, KeyError, TypeError):
+                continue
+    return list(found.values())
+
+
+def append(path: Path | str, line: Line) -> None:
+    """Add one line, whole and on disk, whoever else is adding some."""
+    text = json.dumps(line, allow_nan=False, default=str) + "\n"
+    with open(path, "a+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
+            file.write(b"\n")  # end the line that a crash cut short
+        file.write(text.encode())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+# --- running ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where to run cells. `jobs` 0 runs them here; otherwise in that many processes, or at a time on the cluster."""
+
+    jobs: int = 1
+    backend: Literal["loky", "dask"] = "loky"
+    scheduler: str | None = None
+    retry: bool = False  # run failed cells again
+
+    def __post_init__(self) -> None:
+        if self.jobs < 0 or self.backend not in ("loky", "dask"):
+            raise InvalidInputError(f"expected jobs >= 0 and backend loky or dask, got {self.jobs}, '{self.backend}'")
+        if (self.backend == "dask") != (self.scheduler is not None):
+            raise InvalidInputError(
+                "the backend dask needs a scheduler, such as tcp://10.0.0.1:8786, and no other does"
+            )
+
+
+def run(cells: Iterable[Cell], path: Path | str, plan: Plan | None = None, report: Report | None = None) -> list[Line]:
+    """Run the cells that the file lacks, add their lines to it, and give back those of all the cells."""
+    plan, wanted = plan or Plan(), {cell.identity: cell for cell in cells}
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    lines = {identity(line["key"]): line for line in read(path)}
+    done = {key for key in wanted if key in lines and not (plan.retry and lines[key]["status"] != "ok")}
+    todo = [cell for key, cell in wanted.items() if key not in done]
+    for count, line in enumerate(measured(todo, plan), len(done) + 1):
+        append(path, line)
+        lines[identity(line["key"])] = line
+        if report:
+            report(count, len(wanted), line)
+    return [lines[key] for key in wanted]
+
+
+def measured(cells: Sequence[Cell], plan: Plan) -> Iterator[Line]:
+    """Lines of the cells, as they come."""
+    if plan.jobs == 0:
+        yield from map(measure, cells)
+        return
+    with _backend(plan):
+        todo = dict(enumerate(cells))
+        while todo:
+            try:
+                for i, line in _parallel(list(todo.items()), plan.jobs):
+                    del todo[i]
+                    yield line
+            except _lost():
+                for i in list(todo)[: plan.jobs]:  # one of those under way took its process with it: which?
+                    yield _alone(todo.pop(i))
+
+
+def measure(cell: Cell) -> Line:
+    """Run one cell; an exception is its result."""
+    line: Line = {"key": dict(cell.key)}
+    started, cpu = time.perf_counter(), time.process_time()
+    try:
+        line |= {"status": "ok", "result": dict(cell.work(**cell.arguments))}
+        json.dumps(line, allow_nan=False, default=str)
+    except Exception as error:
+        last = traceback.format_exception(error)[-4:]
+        line.pop("result", None)
+        line |= {"status": "failed", "error": f"{type(error).__name__}: {error}", "traceback": "".join(last)}
+    return _finished({**line, "cpu_seconds": time.process_time() - cpu}, started)
+
+
+def _finished(line: Line, started: float) -> Line:
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return {**line, "seconds": time.perf_counter() - started, "versions": versions(), "time": now}
+
+
+def _numbered(i: int, cell: Cell) -> tuple[int, Line]:
+    return i, measure(cell)
+
+
+def _parallel(cells: Sequence[tuple[int, Cell]], jobs: int) -> Iterator[tuple[int, Line]]:
+    """Two processes at least, so that a cell never runs in this one; of the cells, `jobs` are under way at a time."""
+    from joblib import Parallel, delayed
+
+    pool = Parallel(max(jobs, 2), pre_dispatch=jobs, batch_size=1, return_as="generator_unordered")
+    yield from pool(delayed(_numbered)(i, cell) for i, cell in cells)
+
+
+def _alone(cell: Cell) -> Line:
+    started = time.perf_counter()
+    try:
+        ((_, line),) = _parallel([(0, cell)], 1)
+        return line
+    except _lost() as error:
+        reason = f"the process running it was killed, twice: {type(error).__name__}"
+        return _finished({"key": dict(cell.key), "status": "crashed", "error": reason}, started)
+
+
+def _lost() -> tuple[type[Exception], ...]:
+    """What joblib raises when a worker is gone."""
+    try:
+        from distributed.scheduler import KilledWorker
+    except ImportError:
+        return (BrokenProcessPool,)
+    return BrokenProcessPool, KilledWorker
+
+
+@contextmanager
+def _backend(plan: Plan) -> Iterator[None]:
+    if plan.backend == "loky":
+        yield
+        return
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise MissingExtraError("distributed", "bench", "running on a cluster") from error
+    from joblib import parallel_config
+
+    with Client(plan.scheduler) as client, parallel_config("dask", client=client):
+        yield
