@@ -7,6 +7,7 @@ R&W is Rasmussen & Williams, Gaussian Processes for Machine Learning.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -58,34 +59,30 @@ def _not_positive_definite(what: str) -> str:
     )
 
 
-def _factor_and_invert(K: Tensor, what: str) -> tuple[Tensor, Tensor, Tensor]:
-    """Cholesky factor, inverse (lower triangle valid) and log-determinant of K, whose lower triangle is given.
+def _solve_and_invert(build: Callable[[], Tensor], y: Tensor, what: str) -> tuple[Tensor, Tensor, Tensor]:
+    """K⁻¹y, K⁻¹ and log |K| of K = build(), a new matrix at each call; of it and of K⁻¹ the lower triangle counts.
 
-    One matrix in double precision on the CPU goes straight to LAPACK, which saves torch's copies; K is overwritten.
+    One matrix in double precision on the CPU goes straight to LAPACK, where it becomes its factor, then its inverse.
     """
-    if K.dim() > 2 or K.dtype != torch.float64 or K.device.type != "cpu":
-        L = cholesky(K, what)
-        log_det = 2 * torch.diagonal(L, dim1=-2, dim2=-1).log().sum(-1)
-        return L, torch.cholesky_inverse(L), log_det
-    diagonal = torch.diagonal(K).clone()
-    _finite(diagonal, what)
     for jitter in _LADDER:
+        K = build()
+        if K.dim() > 2 or K.dtype != torch.float64 or K.device.type != "cpu":
+            L = cholesky(K, what)
+            return torch.cholesky_solve(y.unsqueeze(-1), L).squeeze(-1), torch.cholesky_inverse(L), _log_det(L)
+        diagonal = _finite(torch.diagonal(K), what)
+        diagonal += jitter * diagonal.mean()
         # LAPACK is column-major: the transpose of our lower triangle is its upper one.
-        attempt = K if jitter == _LADDER[-1] else K.clone()
-        factor, info = lapack.dpotrf(attempt.numpy().T, lower=0, overwrite_a=1, clean=1)
+        factor, info = lapack.dpotrf(K.numpy().T, lower=0, overwrite_a=1, clean=0)
         if info == 0:
-            break
-        torch.diagonal(K).copy_(diagonal + _next(jitter) * diagonal.mean())
-    else:
-        raise FitError(_not_positive_definite(what))
-    inverse, _ = lapack.dpotri(factor, lower=0)
-    L = torch.from_numpy(factor.T)
-    return L, torch.from_numpy(inverse.T), 2 * torch.diagonal(L).log().sum()
+            alpha, _ = lapack.dpotrs(factor, y.detach().numpy(), lower=0)
+            log_det = _log_det(torch.from_numpy(factor))
+            inverse, _ = lapack.dpotri(factor, lower=0, overwrite_c=1)
+            return torch.from_numpy(alpha), torch.from_numpy(inverse.T), log_det
+    raise FitError(_not_positive_definite(what))
 
 
-def _next(jitter: float) -> float:
-    index = _LADDER.index(jitter) + 1
-    return _LADDER[min(index, len(_LADDER) - 1)]
+def _log_det(L: Tensor) -> Tensor:
+    return 2 * torch.diagonal(L, dim1=-2, dim2=-1).log().sum(-1)
 
 
 # --- likelihood ------------------------------------------------------------------------------------------------------
@@ -96,8 +93,7 @@ class _LogMarginalLikelihood(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: torch.autograd.function.FunctionCtx, K: Tensor, y: Tensor) -> Tensor:
-        L, inverse, log_det = _factor_and_invert(K.detach().clone(), "the given matrix")
-        alpha = torch.cholesky_solve(y.unsqueeze(-1), L).squeeze(-1)
+        alpha, inverse, log_det = _solve_and_invert(K.detach().clone, y, "the given matrix")
         ctx.save_for_backward(inverse, alpha)
         return -0.5 * ((y * alpha).sum(-1) + log_det + y.shape[-1] * _LOG_2PI)
 
@@ -129,11 +125,10 @@ class Likelihood:
 
     def value(self, theta: Tensor) -> Tensor:
         with torch.no_grad():
-            K, _ = self._covariance(self.kernel.terms(theta, self.X), theta, keep=False)
-            L = cholesky(K, str(self.kernel.expression))
+            blocks = self._blocks(self.kernel.terms(theta, self.X))
+            L = cholesky(self._covariance(blocks, self.kernel.noise(theta, self.X)), str(self.kernel.expression))
             white = torch.linalg.solve_triangular(L, self.y.unsqueeze(-1), upper=False).squeeze(-1)
-            log_det = 2 * torch.diagonal(L, dim1=-2, dim2=-1).log().sum(-1)
-            value = -0.5 * (white.square().sum(-1) + log_det + self.y.shape[-1] * _LOG_2PI)
+            value = -0.5 * (white.square().sum(-1) + _log_det(L) + self.y.shape[-1] * _LOG_2PI)
             return _finite(value, str(self.kernel.expression))
 
     def value_and_gradient(self, theta: Tensor) -> tuple[Tensor, Tensor]:
@@ -142,9 +137,10 @@ class Likelihood:
         noise = self.kernel.noise(theta, self.X)
         with torch.no_grad():
             frozen = [term.detach() for term in terms]
-            K, saved = self._covariance(frozen, theta, keep=True, noise=noise)
-            L, inverse, log_det = _factor_and_invert(K, str(self.kernel.expression))
-            alpha = torch.cholesky_solve(self.y.unsqueeze(-1), L).squeeze(-1)
+            saved = list(self._blocks(frozen))
+            alpha, inverse, log_det = _solve_and_invert(
+                lambda: self._covariance(saved, noise), self.y, str(self.kernel.expression)
+            )
             value = -0.5 * ((self.y * alpha).sum(-1) + log_det + self.y.shape[-1] * _LOG_2PI)
             noise_grad = 0.5 * (alpha.square() - torch.diagonal(inverse, dim1=-2, dim2=-1))
             grads = self._contract(frozen, saved, inverse, alpha)
@@ -152,24 +148,20 @@ class Likelihood:
         (gradient,) = torch.autograd.grad([*leaves, noise], theta, [*grads, noise_grad])
         return _finite(value, str(self.kernel.expression)), _finite(gradient, str(self.kernel.expression))
 
-    def _covariance(
-        self, terms: list[Term], theta: Tensor, keep: bool, noise: Tensor | None = None
-    ) -> tuple[Tensor, list[list[Saved]]]:
-        """Lower triangle of the covariance of y, panel by panel, and what the gradient needs."""
-        N = self.X.shape[-2]
-        noise = self.kernel.noise(theta, self.X) if noise is None else noise
-        K = self.X.new_zeros(*noise.shape[:-1], N, N)
-        saved: list[list[Saved]] = []
+    def _blocks(self, terms: list[Term]) -> Iterator[list[Saved]]:
+        """Each term on the rows of a panel, up to the diagonal, and what its gradient needs; panel by panel."""
         for rows in self.panels:
-            saved.append([])
-            columns = slice(0, rows.stop)
-            for term in terms:
-                block = term.rows(rows).block(term.rows(columns), rows.start)
-                K[..., rows, columns] += block.K
-                if keep:
-                    saved[-1].append(block)
+            yield [term.rows(rows).block(term.rows(slice(0, rows.stop)), rows.start) for term in terms]
+
+    def _covariance(self, panels: Iterable[list[Saved]], noise: Tensor) -> Tensor:
+        """Covariance of y; its lower triangle counts."""
+        N = self.X.shape[-2]
+        K = self.X.new_zeros(*noise.shape[:-1], N, N)
+        for rows, blocks in zip(self.panels, panels, strict=True):
+            for block in blocks:
+                K[..., rows, : rows.stop] += block.K
         torch.diagonal(K, dim1=-2, dim2=-1).add_(noise)
-        return K, saved
+        return K
 
     def _contract(self, terms: list[Term], saved: list[list[Saved]], inverse: Tensor, alpha: Tensor) -> list[Tensor]:
         grads = [torch.zeros_like(leaf) for term in terms for leaf in term.leaves]
