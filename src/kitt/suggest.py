@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from os import PathLike
 from typing import Any, get_args
@@ -34,6 +34,7 @@ class Options:
     plain: bool = True  # also consider plain RBF-ARD and Matern52-ARD
     objective: str = "map"
     deadline: float | None = None  # seconds for all fits together
+    fit_options: Mapping[str, Any] | None = None  # further fields of `optimise.FitConfig`
     random_state: int = 0
 
     def __post_init__(self) -> None:
@@ -82,6 +83,39 @@ class Suggestion:
 
     def save(self, path: str | PathLike[str], rows: bool = True) -> None:
         self.fitted.save(path, rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and words, for JSON; without the rows."""
+        out: dict[str, Any] = {
+            "target": self.dataset.target,
+            "rows": self.dataset.n,
+            "columns": list(self.dataset.names),
+            "captions": [
+                {"expression": str(c.expression), "probability": c.probability, "expected_loss": c.expected_loss}
+                for c in self.captions.captions
+            ],
+            "strangeness": self.captions.strangeness,
+            "noise": self.captions.noise,
+            "warnings": list(self.warnings),
+            "seconds": self.seconds,
+        }
+        if self.model is not None:
+            out["kernels"] = [
+                {
+                    "expression": str(m.expression),
+                    "weight": float(w),
+                    "is_plain": plain,
+                    "log_marginal_likelihood": m.log_marginal_likelihood,
+                    "loo_log_density": m.loo_log_density,
+                    "bic": m.bic,
+                    "converged": m.converged,
+                    "seconds": m.seconds,
+                    "warnings": list(m.warnings),
+                }
+                for m, w, plain in zip(self.mixture.models, self.mixture.weights, self.model.is_plain, strict=True)
+            ]
+            out["failures"] = list(map(str, self.failures))
+        return out
 
     def __str__(self) -> str:
         lines = ["probability  kernel"]
@@ -189,15 +223,12 @@ def _fit_candidates(
             report(f"fitting {expression}", i / total)
             yield expression
 
+    chosen: dict[str, Any] = {"objective": options.objective, **(options.fit_options or {})}
+    if options.deadline is not None:
+        chosen["deadline"] = options.deadline / total
     for expressions, prior, plain in groups:
-        found, failed = fit_all(
-            announced(expressions, len(models) + len(failures)),
-            dataset,
-            prior=prior,
-            objective=options.objective,
-            deadline=None if options.deadline is None else options.deadline / total,
-            random_state=options.random_state,
-        )
+        queue = announced(expressions, len(models) + len(failures))
+        found, failed = fit_all(queue, dataset, random_state=options.random_state, **{"prior": prior, **chosen})
         models += found
         is_plain += [plain] * len(found)
         failures += failed

@@ -1,0 +1,137 @@
+"""KITT as a scikit-learn regressor: a thin face of `suggest`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from kitt.data import MIN_ROWS, Dataset, FloatArray
+from kitt.errors import InvalidInputError
+from kitt.explain import Explanation, explain
+from kitt.fitted import FittedKernel
+from kitt.model import Model
+from kitt.suggest import Options, as_dataset, suggest_dataset
+
+
+class KITTRegressor(RegressorMixin, BaseEstimator):
+    """Gaussian-process regression with kernels that a network names from the table.
+
+    Parameters
+    ----------
+    k : number of captions to fit.
+    weights : how fitted kernels are averaged: "stacking", "bic", "lml", "network" or "uniform".
+    model : checkpoint of the network, by name or file.
+    plain : also consider plain RBF and Matern-5/2 kernels, as other libraries have them by default.
+    objective : "map", with the prior of the parameters, or "ml".
+    head, ranking : which head of the network names the kernels, and how they are ranked; see `kitt.caption`.
+    deadline : seconds for all fits together; None for as long as it takes.
+    fit_options : further options of a fit, the fields of `kitt.optimise.FitConfig`.
+    random_state : int, RandomState or None.
+
+    Attributes
+    ----------
+    suggestion_ : everything that was found out, `kitt.Suggestion`; `model_` is its model, with `save`.
+    kernels_, weights_ : the fitted kernels and their weights.
+    n_features_in_, feature_names_in_ : as everywhere in scikit-learn.
+    """
+
+    def __init__(
+        self,
+        k: int = Options.k,
+        *,
+        weights: str = Options.weights,
+        model: str = Options.model,
+        plain: bool = Options.plain,
+        objective: str = Options.objective,
+        head: str = Options.head,
+        ranking: str = Options.ranking,
+        deadline: float | None = Options.deadline,
+        fit_options: Mapping[str, Any] | None = Options.fit_options,
+        random_state: Any = None,
+    ) -> None:
+        self.k = k
+        self.weights = weights
+        self.model = model
+        self.plain = plain
+        self.objective = objective
+        self.head = head
+        self.ranking = ranking
+        self.deadline = deadline
+        self.fit_options = fit_options
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> KITTRegressor:
+        """Name, fit and average the kernels of a table: numbers, or a DataFrame with dates and text too."""
+        dataset = self._dataset(X, y)
+        chosen = {name: value for name, value in self.get_params().items() if name != "random_state"}
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self.suggestion_ = suggest_dataset(dataset, Options.of(**chosen, random_state=seed))
+        self.model_: Model = self.suggestion_.fitted
+        self.kernels_: tuple[FittedKernel, ...] = self.model_.kernels
+        self.weights_: FloatArray = np.array(self.model_.weights)
+        return self
+
+    def predict(
+        self,
+        X: Any,
+        return_std: bool = False,
+        return_cov: bool = False,
+        quantiles: Sequence[float] | None = None,
+        noisy: bool = True,
+    ) -> Any:
+        """The mean (M,); as a pair with the standard deviation (M,), the covariance (M, M) or quantiles (M, Q).
+
+        They are those of observations, or, not `noisy`, of the function behind them.
+        """
+        if return_std + return_cov + (quantiles is not None) > 1:
+            raise InvalidInputError("ask for one of return_std, return_cov and quantiles at a time")
+        table = self._inputs(X)
+        mean, std = self.model_.predict(table, noisy)
+        if return_std:
+            return mean, std
+        if return_cov:
+            return mean, self.model_.covariance(table, noisy)
+        return mean if quantiles is None else (mean, self.model_.quantiles(table, quantiles, noisy))
+
+    def log_density(self, X: Any, y: ArrayLike) -> FloatArray:
+        """Log predictive density (M,) of observations."""
+        return self.model_.log_density(self._inputs(X), y)
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, noisy: bool = True) -> FloatArray:
+        """Joint draws (M, n_samples)."""
+        table = self._inputs(X)
+        seed = int(check_random_state(random_state).randint(2**31 - 1))
+        return self.model_.sample(table, n_samples, noisy, seed).T
+
+    def explain(self) -> Explanation:
+        check_is_fitted(self)
+        return explain(self.model_)
+
+    def _dataset(self, X: Any, y: Any) -> Dataset:
+        if _has_words(X):
+            validate_data(self, X, skip_check_array=True)  # takes down the names
+            return as_dataset(X, y)
+        X, y = validate_data(self, X, y, y_numeric=True, dtype=np.float64, ensure_min_samples=MIN_ROWS)
+        names = getattr(self, "feature_names_in_", None)
+        target = "y"
+        while names is not None and target in names:
+            target += "_"
+        return Dataset.from_arrays(X, y, names, target)
+
+    def _inputs(self, X: Any) -> Any:
+        check_is_fitted(self)
+        if _has_words(X):
+            validate_data(self, X, reset=False, skip_check_array=True)
+            return X
+        return validate_data(self, X, reset=False, dtype=np.float64)
+
+
+def _has_words(X: Any) -> bool:
+    """Whether X is a DataFrame with columns that are not numbers."""
+    return hasattr(X, "dtypes") and hasattr(X, "columns") and any(dtype.kind not in "iufb" for dtype in X.dtypes)
