@@ -8,8 +8,8 @@ import pytest
 import kitt
 
 STAGES = """
-errors  data grammar priors kernels fitted gp  simulate features network checkpoint train
-caption export fit mixture suggest explain estimator  baselines bench report  cli
+errors  data grammar priors kernels fitted gp sparse  simulate features network checkpoint cost train finish
+caption export starts optimise fit mixture model suggest explain estimator  baselines bench report  commands cli
 """
 ORDER = STAGES.split()
 ROOT = Path(kitt.__file__).parent

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from kitt import commands
 from kitt.bench.cli import app as bench
 from kitt.errors import KittError
 
@@ -24,13 +25,21 @@ if TYPE_CHECKING:
     from kitt.checkpoint import Checkpoint
     from kitt.train import Progress
 
+PANEL = "Networks and measurements"
 app = typer.Typer(
     help="Names, fits and explains the Gaussian-process kernel of a table.",
+    epilog=commands.examples(
+        "kitt demo",
+        "kitt suggest data.csv --target price",
+        "kitt fit data.csv --target price -o model.json",
+        "kitt predict model.json new.csv -o predictions.csv",
+    ),
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.add_typer(bench, name="bench")
+app.add_typer(commands.app)
+app.add_typer(bench, name="bench", rich_help_panel=PANEL)
 console = Console()
 errors = Console(stderr=True)
 
@@ -45,12 +54,24 @@ def main() -> None:
         sys.exit(2)
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"kitt {version('kitt')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _kitt() -> None:
+def _kitt(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
     """Names, fits and explains the Gaussian-process kernel of a table."""
 
 
-@app.command()
+@app.command(rich_help_panel=PANEL)
 def train(
     out: Annotated[Path, typer.Option(help="Folder of the run: state, log, learning curve, checkpoint.")],
     preset: Annotated[
@@ -110,7 +131,7 @@ def _training_bar() -> Iterator[Callable[[Progress], None]]:
             bar.stop()
 
 
-@app.command()
+@app.command(rich_help_panel=PANEL)
 def model(
     names: Annotated[
         list[str] | None, typer.Argument(help="Bundled checkpoints, or files; without any, all bundled ones.")

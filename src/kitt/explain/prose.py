@@ -89,7 +89,7 @@ def _repetition(part: Part, dates: frozenset[str]) -> str:
     if not strongest.periods:
         return ""
     if strongest.span is None or not _repeats(part):
-        return f" (the kernel is {part.word}, but the table shows no repetition)"
+        return f" (the kernel is {part.word}, but it cannot be told whether it repeats)"
     period = min(strongest.periods)
     cycles, unit = strongest.span / period, " days" if strongest.column in dates else ""
     seen = f"about {cycles:.0f} times" if cycles >= 2 else "less than twice"
@@ -160,7 +160,9 @@ def _listed(names: Sequence[str], most: int = 6) -> str:
 
 
 def percent(share: float) -> str:
-    return "<1 %" if 0 <= share < 0.01 else f"{100 * share:.0f} %"
+    if 0.995 <= share < 1:
+        return ">99 %"
+    return "<1 %" if 0 <= share < 0.005 else f"{100 * share:.0f} %"
 
 
 def number(value: float) -> str:

@@ -1,0 +1,360 @@
+"""The commands for tables and models: parsing and printing only. Each imports what it needs when it runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from kitt.errors import InvalidInputError, KittError
+
+if TYPE_CHECKING:
+    from kitt.explain import Explanation
+    from kitt.suggest import Suggestion
+
+TABLES = (".csv", ".tsv", ".txt", ".dat", ".data", ".parquet", ".gz")  # what is read of a directory
+
+app = typer.Typer()
+console = Console()
+errors = Console(stderr=True)
+
+Target = Annotated[str | None, typer.Option("--target", "-t", help="Column to predict; without it, the last.")]
+K = Annotated[int, typer.Option("-k", help="Kernels that the network names.", min=1)]
+Network = Annotated[str, typer.Option("--model", help="Trained network: a bundled one (see `kitt model`) or a file.")]
+Ranking = Annotated[str, typer.Option(help="expected-loss, what a wrong choice costs, or probability.")]
+DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")]
+Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Column to ignore; may be repeated.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON, for programs.")]
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="File written by `kitt fit`.")]
+Seed = Annotated[int, typer.Option(help="Of everything random.")]
+Deadline = Annotated[float | None, typer.Option(help="Seconds for all fits together; without it, as long as it takes.")]
+
+
+def examples(*lines: str) -> str:
+    return "[bold]Examples[/]\n\n" + "\n\n".join(f"$ {escape(line)}" for line in lines)
+
+
+# --- suggest -------------------------------------------------------------------------------------------------------------
+
+
+@app.command(
+    epilog=examples(
+        "kitt suggest data.csv --target price",
+        "kitt suggest data.csv -t price -k 5 --json",
+        "zcat data.csv.gz | kitt suggest - -t price",
+        "kitt suggest tables/ --json --jobs 4 > kernels.jsonl",
+        "kitt suggest tables/ --json --backend dask --scheduler tcp://10.0.0.1:8786",
+    ),
+)
+def suggest(
+    tables: Annotated[list[str], typer.Argument(metavar="TABLE", help="CSV or Parquet files, directories, or -.")],
+    target: Target = None,
+    k: K = 3,
+    model: Network = "default",
+    ranking: Ranking = "expected-loss",
+    drop_missing: DropMissing = False,
+    exclude: Exclude = None,
+    as_json: AsJson = False,
+    jobs: Annotated[int, typer.Option(help="Tables at a time.", min=1)] = 1,
+    backend: Annotated[str, typer.Option(help="loky: processes here; dask: a cluster.")] = "loky",
+    scheduler: Annotated[str | None, typer.Option(help="Address of the dask scheduler.")] = None,
+) -> None:
+    """Name the kernels of tables, with probabilities, without fitting anything."""
+    paths = list(_files(tables))
+    job = (target, drop_missing, tuple(exclude or ()), {"k": k, "model": model, "ranking": ranking})
+    failed = 0
+    for record in _each(paths, job, jobs, backend, scheduler):
+        failed += "error" in record
+        if as_json:
+            print(json.dumps(record), flush=True)
+        elif "error" in record:
+            name = f"{record['table']}: " if len(paths) > 1 else ""
+            errors.print(f"[bold red]error:[/] {escape(name + record['error'])}", highlight=False, soft_wrap=True)
+        else:
+            _print_captions(record)
+    if failed:
+        raise typer.Exit(2)
+
+
+def _files(names: Iterable[str]) -> Iterator[str]:
+    """Files as they are; of a directory, all tables in it."""
+    for name in names:
+        if not Path(name).is_dir():
+            yield name
+            continue
+        found = sorted(str(path) for path in Path(name).iterdir() if path.suffix.lower() in TABLES)
+        if not found:
+            raise InvalidInputError(f"no table in the directory '{name}': none ends with {', '.join(TABLES)}")
+        yield from found
+
+
+def _each(
+    paths: Sequence[str], job: tuple[Any, ...], jobs: int, backend: str, scheduler: str | None
+) -> Iterable[dict[str, Any]]:
+    """A record for each table, in order; here, in other processes, or on a cluster."""
+    if backend not in ("loky", "dask") or (backend == "dask") != (scheduler is not None):
+        raise InvalidInputError("expected --backend loky, or --backend dask with the address of its --scheduler")
+    if jobs == 1 and backend == "loky":
+        return (_record(path, *job) for path in paths)
+    from joblib import Parallel, delayed, parallel_config
+
+    tasks = (delayed(_record)(path, *job) for path in paths)
+    if backend == "loky":
+        return Parallel(n_jobs=jobs, return_as="generator")(tasks)
+    from distributed import Client
+
+    with Client(scheduler) as client, parallel_config("dask", client=client):
+        return Parallel(n_jobs=-1)(tasks)
+
+
+def _record(
+    path: str, target: str | None, drop: bool, exclude: tuple[str, ...], options: dict[str, Any]
+) -> dict[str, Any]:
+    from kitt.data import Dataset
+    from kitt.suggest import Options, suggest_dataset
+
+    try:
+        dataset = Dataset.read(path, target, drop, exclude)
+        return {"table": path, **suggest_dataset(dataset, Options.of(**options), fit=False).to_dict()}
+    except KittError as error:
+        return {"table": path, "error": str(error)}
+
+
+def _print_captions(record: dict[str, Any]) -> None:
+    about = f"{record['rows']} rows, {len(record['columns'])} columns, target '{record['target']}'"
+    console.print(f"{record['table']}: {about}", markup=False, highlight=False, soft_wrap=True)
+    grid = Table(
+        "kernel", "probability", *(["expected loss"] if record["captions"][0]["expected_loss"] is not None else [])
+    )
+    for caption in record["captions"]:
+        loss = caption["expected_loss"]
+        grid.add_row(caption["expression"], f"{caption['probability']:.1%}", *([] if loss is None else [f"{loss:.3f}"]))
+    console.print(grid)
+    _notes(record["warnings"])
+
+
+def _notes(texts: Iterable[str]) -> None:
+    for text in texts:
+        errors.print(f"[dim]note:[/] {escape(text)}", highlight=False, soft_wrap=True)
+
+
+# --- fit -----------------------------------------------------------------------------------------------------------------
+
+
+@app.command(
+    epilog=examples(
+        "kitt fit data.csv --target price -o model.json",
+        "kitt fit data.csv -t price -o model.json --deadline 60 --exclude id --drop-missing",
+        "kitt fit data.csv -t price -o kernels.json --no-rows",
+    ),
+)
+def fit(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="CSV or Parquet file, or - for standard input.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File for the model, JSON.")],
+    target: Target = None,
+    k: K = 3,
+    weights: Annotated[str, typer.Option(help="stacking, bic, lml, network or uniform.")] = "stacking",
+    plain: Annotated[bool, typer.Option("--plain/--no-plain", help="Also try plain RBF and Matern52 kernels.")] = True,
+    deadline: Deadline = None,
+    rows: Annotated[bool, typer.Option("--rows/--no-rows", help="Keep the rows, which predictions need.")] = True,
+    model: Network = "default",
+    ranking: Ranking = "expected-loss",
+    drop_missing: DropMissing = False,
+    exclude: Exclude = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Name the kernels of a table, fit them, average them, and keep the model in a file."""
+    from kitt.data import Dataset
+    from kitt.explain import explain
+    from kitt.suggest import Options, suggest_dataset
+
+    options = Options.of(
+        k=k, weights=weights, plain=plain, deadline=deadline, model=model, ranking=ranking, random_state=seed
+    )
+    if not out.parent.is_dir():
+        raise InvalidInputError(f"cannot write {out}: there is no directory {out.parent}")
+    dataset = Dataset.read(table, target, drop_missing, exclude or ())
+    with _bar() as progress:
+        suggestion = suggest_dataset(dataset, options, progress=progress)
+    suggestion.save(out, rows)
+    explanation = explain(suggestion)
+    if as_json:
+        record = {"table": table, "model": str(out), **suggestion.to_dict(), "explanation": explanation.to_dict()}
+        print(json.dumps(record))
+        return
+    _print_fits(suggestion)
+    console.print(f"\n{explanation.text}\n", markup=False, highlight=False)
+    console.print(f"model in {out}", markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[str, float], None]]:
+    """A bar on standard error, gone when it is done; nothing where there is no terminal."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
+        task = bar.add_task("", total=1.0)
+        yield lambda what, share: bar.update(task, completed=share, description=what)
+
+
+def _print_fits(suggestion: Suggestion) -> None:
+    record = suggestion.to_dict()
+    said = {caption["expression"]: caption["probability"] for caption in record["captions"]}
+    grid = Table("weight", "kernel", "network says", "left-out log density a row", "seconds")
+    for kernel in sorted(record["kernels"], key=lambda kernel: -kernel["weight"]):
+        said_of = "plain" if kernel["is_plain"] else f"{_said(said, kernel['expression']):.1%}"
+        density = f"{kernel['loo_log_density'] / record['rows']:.3f}"
+        grid.add_row(f"{kernel['weight']:.1%}", kernel["expression"], said_of, density, f"{kernel['seconds']:.1f}")
+    console.print(grid)
+    _notes([*record["warnings"], *record["failures"]])
+
+
+def _said(captions: dict[str, float], expression: str) -> float:
+    """The network's probability of a sum, whatever its order."""
+    words = set(expression.split(" + "))
+    return next((p for said, p in captions.items() if set(said.split(" + ")) == words), 0.0)
+
+
+# --- predict -------------------------------------------------------------------------------------------------------------
+
+
+@app.command(
+    epilog=examples(
+        "kitt predict model.json new.csv -o predictions.csv",
+        "kitt predict model.json new.csv --quantiles 0.1,0.5,0.9",
+        "cat new.csv | kitt predict model.json - --json",
+    ),
+)
+def predict(
+    model: ModelFile,
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="New rows with the same columns, or -.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV file; without it, standard output.")] = None,
+    quantiles: Annotated[str, typer.Option(help="Levels, with commas between.")] = "0.05,0.95",
+    function: Annotated[bool, typer.Option("--function", help="Of the function, without observation noise.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON line a row instead of CSV.")] = False,
+) -> None:
+    """Predict new rows: mean, standard deviation and quantiles, one line a row."""
+    import pandas as pd
+
+    from kitt.data import read_table
+    from kitt.model import load
+
+    levels = _levels(quantiles)
+    fitted = load(model)
+    frame, notes = read_table(table)
+    _notes([*notes, *fitted.encoding.encode(frame)[1]])
+    mean, std = fitted.predict(frame, not function)
+    columns = {
+        f"q{100 * level:g}": q for level, q in zip(levels, fitted.quantiles(frame, levels, not function).T, strict=True)
+    }
+    result = pd.DataFrame({"mean": mean, "std": std, **columns})
+    text = result.to_json(orient="records", lines=True) if as_json else result.to_csv(index=False)
+    _write(out, str(text))
+
+
+def _levels(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise InvalidInputError(f"expected levels between 0 and 1, such as 0.05,0.95; got '{text}'") from None
+
+
+def _write(out: Path | None, text: str) -> None:
+    if out is None:
+        sys.stdout.write(text)
+        return
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InvalidInputError(f"cannot write {out}: {error.strerror}") from error
+
+
+# --- explain and export --------------------------------------------------------------------------------------------------
+
+
+@app.command(epilog=examples("kitt explain model.json", "kitt explain model.json --json"))
+def explain(model: ModelFile, as_json: AsJson = False) -> None:
+    """Say what a model found: its words, the columns they depend on, the noise."""
+    from kitt.explain import explain
+    from kitt.model import load
+
+    explanation = explain(load(model))
+    if as_json:
+        print(json.dumps(explanation.to_dict()))
+    else:
+        _print_explanation(explanation)
+
+
+def _print_explanation(explanation: Explanation) -> None:
+    console.print(f"{explanation.text}\n", markup=False, highlight=False)
+    grid = Table("word", "share of variance", "spread", "columns")
+    for part in explanation.parts:
+        columns = ", ".join(f"{effect.column} {effect.sensitivity:.0%}" for effect in part.active)
+        grid.add_row(str(part.word), f"{part.share:.1%}", f"{part.spread:.3g}", escape(columns))
+    noise = explanation.noise
+    grid.add_row("noise", f"{noise.share:.1%}", f"{noise.level:.3g}", escape(noise.column or ""))
+    console.print(grid)
+
+
+@app.command(
+    epilog=examples(
+        "kitt export model.json --to gpytorch > kernel.py", "kitt export model.json --to sklearn --component 1"
+    ),
+)
+def export(
+    model: ModelFile,
+    to: Annotated[str, typer.Option("--to", help="gpytorch, botorch, sklearn, gpflow or gpjax.")],
+    component: Annotated[int | None, typer.Option(help="Which kernel, from 0; without it, the heaviest.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File; without it, standard output.")] = None,
+) -> None:
+    """Write a fitted kernel as source for another library, which runs without this one."""
+    from kitt.model import load
+
+    _write(out, load(model).code(to, component))
+
+
+# --- demo ----------------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Directory for the report and the model.")] = Path(),
+    deadline: Annotated[float, typer.Option(help="Seconds for all fits together.")] = 20.0,
+) -> None:
+    """The whole job on a real table: progress of diabetes in 442 patients (scikit-learn's)."""
+    from sklearn.datasets import load_diabetes
+
+    from kitt.data import Dataset
+    from kitt.explain import explain
+    from kitt.suggest import Options, suggest_dataset
+
+    frame = load_diabetes(as_frame=True, scaled=False).frame
+    dataset = Dataset.from_frame(frame.rename(columns={"target": "progress"}))
+    with _bar() as progress:
+        suggestion = suggest_dataset(dataset, Options(deadline=deadline), progress=progress)
+    _print_captions({"table": "diabetes", **suggestion.to_dict(), "warnings": []})
+    _print_fits(suggestion)
+    _print_explanation(explain(suggestion))
+    suggestion.save(out / "demo-model.json")
+    console.print(f"model in {out / 'demo-model.json'}: try kitt explain, kitt export --to gpytorch", highlight=False)
+    if report := _report(suggestion, out / "demo-report.html"):
+        console.print(f"report in {report}", highlight=False)
+
+
+def _report(suggestion: Suggestion, path: Path) -> Path | None:
+    try:
+        from kitt.report import write_report
+    except ImportError:  # the extra `report` is not installed
+        return None
+    write_report(suggestion, path)
+    return path
