@@ -2,7 +2,7 @@
 
 `paper` is the paper's text, and its code where the text is silent. `default` is ours, for real tables. `botorch` is
 what BoTorch's `SingleTaskGP` assumes (dimension-scaled log-normal lengthscales), for plain candidates and baselines.
-All parameters refer to inputs on the scale named by `Preset.inputs_scale` and to a standardised target.
+All parameters refer to inputs on the scale that `Preset.source` names and to a standardised target.
 """
 
 from __future__ import annotations
