@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
@@ -30,6 +31,7 @@ from kitt.starts import FlatPrior, Profile, extended, first
 _SCORED_ROWS = 128  # on which all draws and guesses are compared
 _BATCH = 64  # of them at a time
 _PATIENCE = 4  # iterations that must together gain more than the tolerance
+_ROUNDS = ((12, 2), (30, 2))  # on some rows: iterations, and how many go on
 _REFERENCE = parse("Matern52")
 
 # Raw parameters stay in this box, beyond which nothing changes but rounding.
@@ -171,7 +173,7 @@ class Objective:
         """Values (S,) of many starts; minus infinity where there is none."""
         scores = []
         for part in thetas.split(_BATCH):
-            if budget.spent:
+            if budget.spent and scores:  # guesses come before draws: those are always scored
                 part = part[:0]
             scores.append(self._likelihoods(part))
         value = torch.cat(scores)
@@ -277,16 +279,31 @@ class Search:
         return extended(head.theta, words[-1], profile, residual, rng)
 
     def _optimise(self, expression: Expression, starts: Tensor, budget: Budget) -> list[Solution]:
+        """The best starts climb a little, the best of those further: best first."""
         objective = Objective(expression, self.few, self.config)
         starts = objective.clamp(starts)
-        ranked = starts[objective.scores(starts, budget).argsort(descending=True)]
+        ranked = starts[objective.scores(starts, budget).argsort(descending=True, stable=True)]
+        climbers = _distinct(objective.kernel, ranked, self.config.starts)
         objective = Objective(expression, self.table, self.config)
-        tried = []
-        for start in ranked[: self.config.starts]:
-            try:
-                tried.append(maximise(objective, start, 40, 10 * self.config.tolerance, budget))
-            except FitError:
-                continue
+        for iterations, survivors in _ROUNDS:
+            tried = []
+            for start in climbers:
+                with suppress(FitError):
+                    tried.append(maximise(objective, start, iterations, 10 * self.config.tolerance, budget))
+            tried.sort(key=lambda s: -s.value)
+            climbers = [s.theta for s in tried[:survivors]]
         if not tried:
             raise FitError(f"{expression} has no finite likelihood at any of {len(starts)} starts: leave it out")
-        return sorted(tried, key=lambda s: -s.value)
+        return tried
+
+
+def _distinct(kernel: Kernel, ranked: Tensor, count: int) -> list[Tensor]:
+    """The first `count` that differ in more than variances and noise."""
+    shape = torch.cat([torch.arange(s.start, s.slice.stop) for s in kernel.slots if s.factor is not None] or [torch.tensor([0])])
+    chosen: list[Tensor] = []
+    for theta in ranked:
+        if all((theta - other)[shape].abs().max() > 0.2 for other in chosen):
+            chosen.append(theta)
+        if len(chosen) == count:
+            break
+    return chosen
