@@ -1,13 +1,16 @@
 """What it costs to be wrong: the test density that each word loses on simulated tables, and a table of it for advice.
 
 Errors are not alike: a word that is too flexible costs hundredths of a nat, one that is too rigid costs whole nats. So the
-caption to try first is not the most probable one but the one with the least expected loss. `measure` fits every word to
-simulated data sets; `cost_table` turns that into R, such that p(word | data) · R is the expected loss of choosing each word.
+caption to try first is not the most probable one but the one with the least expected loss. `collect` fits every word to
+simulated tables; `cost_table` turns that into R, such that p(word | data) · R is the expected loss of choosing each word.
 """
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -16,9 +19,10 @@ from kitt.gp import Likelihood, Posterior
 from kitt.grammar import WORDS, Expression, Word
 from kitt.kernels import Kernel
 from kitt.priors import Context, Parameter, Preset, preset
-from kitt.simulate import Batch
+from kitt.simulate import DEFAULT_DATA, Batch, simulate
 
 CAP = 3.0  # nats: a loss above this is a disaster, however large
+BATCH, TEST = 16, 80  # tables of one seed, and test rows of each
 
 
 def log_prior(kernel: Kernel, theta: Tensor, prior: Preset) -> Tensor:
@@ -80,6 +84,35 @@ def measure(batch: Batch, train: int, generator: torch.Generator, steps: int = 6
         mean, variance = posterior.predict(X[:, train:])
         scores.append(0.5 * ((y[:, train:] - mean) ** 2 / variance + variance.log() + math.log(2 * math.pi)).mean(1))
     return torch.stack(scores, 1)
+
+
+def tables(seed: int) -> tuple[Batch, int]:
+    """The simulated tables of a seed, and how many of their rows are for training."""
+    generator = torch.Generator().manual_seed(seed)
+    n = (40, 64, 100, 150)[int(torch.randint(4, (1,), generator=generator))]
+    d = int(torch.randint(1, 11, (1,), generator=generator))
+    return simulate(DEFAULT_DATA, BATCH, n + TEST, d, generator), n
+
+
+def collect(file: Path, seeds: range, progress: Callable[[int], None] | None = None) -> None:
+    """Append to `file` a JSON line for each seed that it lacks: the test NLPD of every word on every table of the seed."""
+    known = {line["seed"] for line in read(file)}
+    for seed in seeds:
+        if seed not in known:
+            batch, n = tables(seed)
+            nlpd = measure(batch, n, torch.Generator().manual_seed(seed), steps=40)
+            line = {"seed": seed, "n": n, "d": batch.X.shape[-1], "nlpd": [[round(v, 4) for v in row] for row in nlpd.tolist()]}
+            with file.open("a") as out:
+                out.write(json.dumps(line) + "\n")
+        if progress is not None:
+            progress(seed)
+
+
+def read(file: Path) -> list[dict]:
+    """The complete lines of a corpus."""
+    if not file.exists():
+        return []
+    return [json.loads(line) for line in file.read_text().splitlines() if line.endswith("}")]
 
 
 def regrets(nlpd: Tensor) -> Tensor:
