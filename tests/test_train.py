@@ -313,6 +313,9 @@ def test_a_run_is_not_overwritten_nor_resumed_as_another(tmp_path: Path) -> None
         train(SMOKE, tmp_path, steps=1)
     with pytest.raises(InvalidInputError, match="has another seed than asked for"):
         train(replace(SMOKE, seed=1), tmp_path, steps=1, resume=True)
+    watched = replace(SMOKE, eval_seconds=0, validation=SMOKE.validation[:1])
+    assert read_facts(train(watched, tmp_path, steps=2, resume=True)).scores.keys() == {"paper-16x2"}
+    assert len(read_facts(train(SMOKE, tmp_path, steps=3, resume=True)).scores) == 2
     with RunFolder(tmp_path).locked(), pytest.raises(InvalidInputError, match="another run is writing"):
         train(SMOKE, tmp_path, steps=2, resume=True)
     with pytest.raises(InvalidInputError, match="is a file"):

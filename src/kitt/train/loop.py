@@ -23,6 +23,8 @@ from kitt.train.runfolder import RunFolder
 from kitt.train.step import Trainer
 from kitt.train.validate import draw_validation, score
 
+_WATCHING = {"validation", "save_seconds", "eval_seconds", "log_seconds"}  # no part of what is learned
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -201,16 +203,17 @@ def _earlier_state(folder: RunFolder, resume: bool) -> dict[str, Any] | None:
 def _settle(
     config: TrainConfig | None, budget: Budget, state: dict[str, Any] | None, folder: RunFolder
 ) -> tuple[TrainConfig, Budget]:
-    """Config and budget of a new run as they are given, of an old one as it was started."""
+    """Config and budget of a new run as they are given; an old one goes on as it was started, but may be watched anew."""
     if state is not None:
         earlier = TrainConfig.from_dict(json.loads(state["config"]))
-        given = (earlier if config is None else config).to_dict()
-        if changed := [key for key, value in earlier.to_dict().items() if value != given[key]]:
+        config = earlier if config is None else config
+        given = config.to_dict()
+        if changed := [key for key, value in earlier.to_dict().items() if value != given[key] and key not in _WATCHING]:
             raise InvalidInputError(
                 f"the run in {folder.path} has another {', '.join(changed)} than asked for: "
                 "go on with it without naming a preset, or use another folder"
             )
-        return earlier, Budget(**state["budget"]) if budget.is_empty else budget
+        return config, Budget(**state["budget"]) if budget.is_empty else budget
     if budget.is_empty:
         raise InvalidInputError("a run needs a budget: give hours or steps")
     return recipe("default") if config is None else config, budget

@@ -139,7 +139,7 @@ class TrainConfig:
     loss_weights: Mapping[str, float] = field(default_factory=lambda: dict(LOSS_WEIGHTS))  # those not named: 1
     seed: int = 0
     save_seconds: float = 120.0
-    eval_seconds: float = 300.0
+    eval_seconds: float = 600.0
     log_seconds: float = 15.0
 
     def __post_init__(self) -> None:

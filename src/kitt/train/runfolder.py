@@ -67,7 +67,7 @@ class RunFolder:
             try:
                 state = _read(path)
             except Exception as error:  # what torch.load raises for a foreign file is anybody's guess
-                problems.append(f"{path} cannot be read ({type(error).__name__}: {str(error).splitlines()[0]:.80})")
+                problems.append(f"{path} cannot be read ({type(error).__name__}: {' '.join(str(error).split()):.80})")
                 continue
             if not isinstance(state, dict) or state.get("version") != VERSION:
                 found = state.get("version") if isinstance(state, dict) else None
@@ -105,13 +105,14 @@ class RunFolder:
         events = self.events()
         figure = Figure(figsize=(10, 4), layout="constrained")
         left, right = figure.subplots(1, 2)
-        losses = [(e["elapsed"] / 60, e["loss"]) for e in events if e["event"] == "train"]
-        left.plot(*zip(*losses, strict=True) if losses else ([], []), color="0.6", label="training (all losses)")
-        rounds = [e for e in events if e["event"] == "eval"]
-        minutes = [e["elapsed"] / 60 for e in rounds]
-        for name in rounds[-1]["scores"] if rounds else ():
-            left.plot(minutes, [e["scores"][name]["word_loss"] for e in rounds], marker=".", label=name)
-            right.plot(minutes, [e["scores"][name]["top1"] for e in rounds], marker=".", label=name)
+        losses = [(e["elapsed"] / 60, e["word"]) for e in events if e["event"] == "train"]
+        left.plot(*zip(*losses, strict=True) if losses else ([], []), color="0.8", label="training")
+        evaluations = [e for e in events if e["event"] == "eval"]
+        for name in evaluations[-1]["scores"] if evaluations else ():
+            rounds = [(e["elapsed"] / 60, e["scores"][name]) for e in evaluations if name in e["scores"]]
+            minutes = [minute for minute, _ in rounds]
+            left.plot(minutes, [scores["word_loss"] for _, scores in rounds], marker=".", label=name)
+            right.plot(minutes, [scores["top1"] for _, scores in rounds], marker=".", label=name)
         for axes, label in ((left, "−log p(word)"), (right, "top-1 accuracy")):
             axes.set(xlabel="minutes", ylabel=label)
             axes.legend(fontsize="small")
