@@ -26,6 +26,26 @@ class Entry:
 
 
 METHODS: dict[str, Entry] = {
+    "rbf-ard": Entry("rbf_ard", "FixedKernel"),
+    "rbf-ard-botorch": Entry("rbf_ard", "FixedKernel", {"prior": "botorch"}),
+    "matern52-ard": Entry("rbf_ard", "FixedKernel", {"expression": "Matern52"}),
+    "matern52-ard-botorch": Entry("rbf_ard", "FixedKernel", {"expression": "Matern52", "prior": "botorch"}),
+    "rbf-constant-noise": Entry("rbf_ard", "NoiseModel", {"noise": "constant"}),
+    "rbf-linear-noise": Entry("rbf_ard", "NoiseModel", {"noise": "linear"}),
+    "rbf-shifted-noise": Entry("rbf_ard", "NoiseModel", {"noise": "shifted"}),
+    "random-word": Entry("random_word", "RandomWord"),
+    **{
+        f"{name}@{model}": Entry("kitt_methods", "PaperKITT", {"model": model, "prior": model, **settings})
+        for model in ("paper", "default")
+        for name, settings in (
+            ("kitt-e-top1", {"k": 1}),
+            ("kitt-e", {}),
+            ("kitt-ed", {"head": "decoder"}),
+        )
+    },
+    "kitt": Entry("kitt_methods", "kitt"),
+    "tree-search": Entry("tree_search", "TreeSearch"),
+    "tree-search-columns": Entry("tree_search", "TreeSearch", {"grammar": "columns"}),
     "nkn": Entry("neural_kernel_network", "NeuralKernelNetwork"),
     "ahgp": Entry("ahgp", "AmortisedGP"),
     "spectral-mixture": Entry("spectral_mixture", "SpectralMixture"),
