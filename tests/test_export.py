@@ -169,6 +169,34 @@ def test_botorch_from_fit_to_candidate(expression):
     assert value.isfinite()
 
 
+@pytest.mark.parametrize("library", ["gpytorch", "botorch"])
+def test_gpytorch_noise_at_the_training_rows(library):
+    """The whole training set in its order, which values alone could not tell from the training set."""
+    fitted = cases.fitted("RBF + White", 2)
+    X, y = cases.points(12, 2, 1), cases.points(12, 1, 2)[:, 0]
+    case = {"source": export.code(fitted, library), "library": library, **cases.expected(fitted, X, y, X.clone())}
+    _, errors = check.run(case)
+    assert max(errors["mean"], errors["variance"]) < 1e-10
+
+
+@pytest.mark.parametrize("wrapping", ["scaled", "on the left", "on the right"])
+def test_gpytorch_noise_inside_other_kernels(wrapping):
+    from kitt.export import gpytorch
+
+    fitted = cases.fitted("RBF + White", 2)
+    X, y, Z = cases.points(20, 2, 1), cases.points(20, 1, 2)[:, 0], cases.points(5, 2, 3)
+    kernel, nothing = export.live(fitted, "gpytorch"), gpytorch.scale(gpytorch.rbf([1.0, 1.0]), 1e-14)
+    wrapped = {
+        "scaled": gpytorch.scale(kernel, 1.0),
+        "on the left": kernel + nothing,
+        "on the right": nothing + kernel,
+    }[wrapping]
+    mean, variance = gpytorch.predict(gpytorch.gp(wrapped, fitted.parameters["noise"], X, y), Z)
+    expected = cases.expected(fitted, X, y, Z)
+    np.testing.assert_allclose(mean, expected["mean"], atol=1e-10)
+    np.testing.assert_allclose(variance, expected["variance"], atol=1e-10)
+
+
 def test_gpytorch_noise_in_batches():
     """BoTorch evaluates a model on batches of points: each must be as it is alone."""
     from kitt.export import botorch

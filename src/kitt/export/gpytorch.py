@@ -70,7 +70,10 @@ class Cosine(Dot):
 
 
 class Noise(Kernel):
-    """Noise with the variance that `base` has: the diagonal of Noise(x), and zero in Noise(x, z), whatever z is."""
+    """Noise with the variance that `base` has: the diagonal of Noise(x), and zero in Noise(x, z) for another set z.
+
+    In a kernel that calls it as Noise(x, x), such as ScaleKernel, it can only tell the set by its values.
+    """
 
     def __init__(self, base: Kernel) -> None:
         super().__init__()
@@ -78,7 +81,7 @@ class Noise(Kernel):
 
     def __call__(self, x1: Tensor, x2: Tensor | None = None, diag: bool = False, **params: Any) -> Any:
         variance = self.base(x1, diag=True)
-        if x2 is None or x2 is x1:
+        if x2 is None or torch.equal(x1, x2):
             return variance if diag else DiagLinearOperator(variance)
         if diag:
             return torch.zeros_like(variance)
