@@ -94,14 +94,19 @@ def tables(seed: int) -> tuple[Batch, int]:
     return simulate(DEFAULT_DATA, BATCH, n + TEST, d, generator), n
 
 
-def collect(file: Path, seeds: range, progress: Callable[[int], None] | None = None) -> None:
+def collect(file: Path, seeds: range, *, steps: int = 40, progress: Callable[[int], None] | None = None) -> None:
     """Append to `file` a JSON line for each seed that it lacks: the test NLPD of every word on every table of the seed."""
     known = {line["seed"] for line in read(file)}
     for seed in seeds:
         if seed not in known:
             batch, n = tables(seed)
-            nlpd = measure(batch, n, torch.Generator().manual_seed(seed), steps=40)
-            line = {"seed": seed, "n": n, "d": batch.X.shape[-1], "nlpd": [[round(v, 4) for v in row] for row in nlpd.tolist()]}
+            nlpd = measure(batch, n, torch.Generator().manual_seed(seed), steps)
+            line = {
+                "seed": seed,
+                "n": n,
+                "d": batch.X.shape[-1],
+                "nlpd": [[round(v, 4) for v in row] for row in nlpd.tolist()],
+            }
             with file.open("a") as out:
                 out.write(json.dumps(line) + "\n")
         if progress is not None:

@@ -1,0 +1,159 @@
+"""Captioning with a small untrained network: what must hold whatever the weights are."""
+
+import math
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from kitt.caption import caption, caption_tables, merge_orders, points_cap, subsets
+from kitt.checkpoint import Checkpoint, LoadedModel
+from kitt.errors import CheckpointError, InvalidInputError
+from kitt.grammar import WORDS
+from kitt.network import PaperConfig, StemConfig, build
+from kitt.simulate import DEFAULT_DATA, simulate
+
+module = sys.modules["kitt.caption"]
+SMALL = {"decoder_width": 16, "decoder_heads": 2, "decoder_blocks": 2, "width": 16, "heads": 2, "blocks": 1}
+
+
+def loaded(config, **extra) -> LoadedModel:
+    torch.manual_seed(0)
+    model = build(config).eval()
+    for parameter in model.parameters():
+        parameter.requires_grad_(False).mul_(3.0)  # opinionated: far from uniform
+    cost = torch.rand(len(WORDS), len(WORDS), generator=torch.Generator().manual_seed(1))
+    return LoadedModel(model, Checkpoint(name="test", config=config, extra=extra), {"cost": cost.fill_diagonal_(0)})
+
+
+STEM = loaded(StemConfig(**SMALL, probe_blocks=1), strangeness_limit=2.0, temperature=1.5)
+PAPER = loaded(PaperConfig(**SMALL))
+
+
+def table(n=40, d=3, seed=0):
+    batch = simulate(DEFAULT_DATA, 1, n, d, torch.Generator().manual_seed(seed))
+    return batch.X[0].double().numpy() * 7 + 3, batch.y[0].double().numpy() * 100 - 5
+
+
+@pytest.mark.parametrize("model", [STEM, PAPER], ids=["stem", "paper"])
+@pytest.mark.parametrize("search", module.SEARCHES)
+def test_captions_are_distinct_sums_of_at_most_three_distinct_words(model, search):
+    said = caption(*table(), k=8, model=model, search=search, ranking="probability")
+    sums = [frozenset(c.expression.words) for c in said.captions]
+    assert len(set(sums)) == len(sums)
+    assert all(1 <= len(s) <= 3 for s in sums)
+    probabilities = [c.probability for c in said.captions]
+    assert probabilities == sorted(probabilities, reverse=True)
+    assert 0 < sum(probabilities) <= 1 + 1e-9
+    assert math.isclose(sum(said.words), 1, abs_tol=1e-6)
+
+
+def test_beam_finds_captions_at_least_as_probable_as_sampling():
+    best = {
+        search: caption(*table(), k=1, model=STEM, search=search, ranking="probability").captions[0].probability
+        for search in module.SEARCHES
+    }
+    assert best["beam"] >= best["sample"] - 1e-12
+    assert best["beam"] >= best["greedy"] - 1e-12
+
+
+@pytest.mark.parametrize("model", [STEM, PAPER], ids=["stem", "paper"])
+@pytest.mark.parametrize("n", [40, 900])
+def test_order_of_rows_and_columns_does_not_matter(model, n):
+    X, y = table(n)
+    rng = np.random.default_rng(0)
+    rows, columns = rng.permutation(n), rng.permutation(3)
+    a = caption(X, y, model=model)
+    b = caption(X[rows][:, columns], y[rows], model=model)
+    assert [str(c.expression) for c in a.captions] == [str(c.expression) for c in b.captions]
+    assert np.allclose(a.words, b.words, atol=1e-4)
+
+
+def test_units_do_not_matter():
+    X, y = table()
+    assert np.allclose(caption(X, y, model=STEM).words, caption(X * 1e6 - 4, y * 1e-6 + 8, model=STEM).words, atol=1e-4)
+
+
+def test_deterministic_for_a_seed_and_many_tables_equal_one_by_one():
+    tables = [table(30, 2, 1), table(600, 4, 2)]
+    together = caption_tables(tables, model=STEM, search="sample", random_state=3)
+    assert together[0] == caption(*tables[0], model=STEM, search="sample", random_state=3)
+    assert together == caption_tables(tables, model=STEM, search="sample", random_state=3)
+
+
+def test_large_tables_cost_what_small_ones_do():
+    for d in (1, 8, 20, 200):
+        cap = points_cap(d)
+        assert 64 <= cap <= module.MAX_POINTS
+        assert cap == 64 or cap**2 * (d + 6) <= module.WORK
+    X, y = table(2000)
+    chosen = subsets(X, y, 0)
+    assert len(chosen) == module.SUBSETS
+    assert all(len(set(i.tolist())) == points_cap(3) for i in chosen)
+    assert caption(X, y, model=STEM).rows_seen == module.SUBSETS * points_cap(3)
+
+
+def test_two_orders_of_a_sum_are_one_caption():
+    merged = merge_orders({(1, 2): math.log(0.2), (2, 1): math.log(0.3), (5,): math.log(0.1), (6,): -math.inf})
+    assert set(merged) == {frozenset({1, 2}), frozenset({5})}
+    order, probability = merged[frozenset({1, 2})]
+    assert order == (2, 1)
+    assert math.isclose(probability, 0.5)
+
+
+def test_expected_loss_chooses_words_that_cover_each_other():
+    """Two kinds of truth, each with a word that is right for it; the second choice covers what the first does not."""
+    cost = torch.full((34, 34), 1.0)
+    cost[:, 3] = 0.4  # never good, never bad
+    cost[0, 5] = cost[1, 7] = 0.0
+    cost[0, 7] = cost[1, 5] = 3.0
+    probabilities = torch.zeros(34, dtype=torch.float64)
+    probabilities[0], probabilities[1] = 0.6, 0.4
+    candidates = [((i,), float(probabilities[i])) for i in range(34)]
+    chosen = module._least_expected_loss(candidates, probabilities, cost, 3)
+    assert [c.expression.words[0].index for c in chosen[:3]][0] == 3
+    assert {c.expression.words[0].index for c in chosen[1:]} == {5, 7}
+    assert math.isclose(chosen[0].expected_loss, 0.4, rel_tol=1e-6)
+
+
+def test_rankings_differ_and_both_heads_answer():
+    X, y = table()
+    for head in module.HEADS:
+        for ranking in module.RANKINGS:
+            said = caption(X, y, k=4, model=STEM, head=head, ranking=ranking)
+            assert len(said.captions) == 4
+            assert all(c.expected_loss is not None for c in said.captions)
+    words = caption(X, y, k=34, model=STEM, head="classifier", ranking="probability")
+    assert sorted(c.expression.words[0].index for c in words.captions) == list(range(34))
+
+
+def test_temperature_and_strangeness():
+    X, y = table()
+    warm = LoadedModel(STEM.model, replace(STEM.facts, extra={"temperature": 100.0}), {})
+    assert max(caption(X, y, model=warm).words) < max(caption(X, y, model=STEM).words)
+    assert caption(X, y, model=warm).strangeness is None
+    assert caption(X, y, model=STEM).strangeness > 0
+    assert caption(X, y, model=PAPER).strangeness is None
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"k": 0}, InvalidInputError, "at least 1"),
+        ({"head": "tail"}, InvalidInputError, "head must be one of"),
+        ({"search": "depth"}, InvalidInputError, "search must be one of"),
+        ({"ranking": "taste"}, InvalidInputError, "ranking must be one of"),
+        ({"model": "no-such-model"}, CheckpointError, "no-such-model"),
+    ],
+)
+def test_bad_options_are_explained(options, error, message):
+    with pytest.raises(error, match=message):
+        caption(*table(), **({"model": STEM} | options))
+
+
+@pytest.mark.parametrize("shape", [(10, 0), (0, 3), (10,)])
+def test_bad_shapes_are_explained(shape):
+    with pytest.raises(InvalidInputError, match="expected X of shape"):
+        caption(np.zeros(shape), np.zeros(shape[0]), model=STEM)
