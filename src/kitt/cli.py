@@ -132,6 +132,29 @@ def _training_bar() -> Iterator[Callable[[Progress], None]]:
 
 
 @app.command(rich_help_panel=PANEL)
+def finish(
+    run: Annotated[Path, typer.Argument(help="Folder of a training run.")],
+    out: Annotated[Path, typer.Option(help="Checkpoint to write.")],
+    costs: Annotated[
+        Path | None, typer.Option(help="JSON lines: what each word loses on simulated tables; grown as needed.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds, of 16 tables each, the costs should have.")] = 40,
+) -> None:
+    """Make a training run fit for use: calibrate its probabilities and learn what it costs to be wrong."""
+    from rich.progress import track
+
+    from kitt import cost
+    from kitt.checkpoint import read_facts
+    from kitt.finish import finish as finish_run
+
+    if costs is not None:
+        for seed in track(range(100, 100 + seeds), "measuring costs", console=errors):
+            cost.collect(costs, range(seed, seed + 1))
+    _print_checkpoint(read_facts(finish_run(run, out, costs)))
+    console.print(f"in {out}", highlight=False, soft_wrap=True)
+
+
+@app.command(rich_help_panel=PANEL)
 def model(
     names: Annotated[
         list[str] | None, typer.Argument(help="Bundled checkpoints, or files; without any, all bundled ones.")
