@@ -1,13 +1,136 @@
 """KITTRegressor: a scikit-learn estimator like any other, and what it adds."""
 
+import pickle
+
+import numpy as np
+import pandas as pd
 import pytest
+from scipy.stats import norm
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import kitt
 from kitt import KITTRegressor
+from kitt.errors import CheckpointError, InvalidInputError
 
 FAST = {"k": 1, "plain": False, "random_state": 0, "fit_options": {"draws": 10, "starts": 1, "max_iterations": 20}}
 
 
 @parametrize_with_checks([KITTRegressor(**FAST)])
-def test_scikit_learn_checks(estimator, check):
+def test_scikit_learn_checks(estimator, check) -> None:
     check(estimator)
+
+
+def table(n: int = 40, seed: int = 0) -> tuple[pd.DataFrame, pd.Series]:
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(rng.uniform(-2, 2, (n, 2)), columns=["a", "b"])
+    return X, pd.Series(np.sin(2 * X["a"]) + 0.1 * rng.normal(size=n), name="wave")
+
+
+@pytest.fixture(scope="module")
+def regressor() -> KITTRegressor:
+    return KITTRegressor(**{**FAST, "plain": True}).fit(*table())
+
+
+def test_what_a_fit_leaves(regressor: KITTRegressor) -> None:
+    assert regressor.n_features_in_ == 2
+    assert list(regressor.feature_names_in_) == ["a", "b"]
+    assert len(regressor.kernels_) == len(regressor.weights_) == 3
+    assert regressor.weights_.sum() == pytest.approx(1)
+    assert regressor.suggestion_.model is regressor.model_
+    assert regressor.kernels_[0].columns == ("a", "b")
+    assert "%" in regressor.explain().text
+    assert regressor.score(*table(seed=1)) > 0.8
+
+
+def test_uncertainty_in_every_form(regressor: KITTRegressor) -> None:
+    X, y = table(seed=1)
+    mean, std = regressor.predict(X, return_std=True)
+    same, covariance = regressor.predict(X, return_cov=True)
+    _, quantiles = regressor.predict(X, quantiles=(0.05, 0.5, 0.95))
+    np.testing.assert_allclose(mean, same)
+    np.testing.assert_allclose(std, np.sqrt(np.diag(covariance)), rtol=1e-6)
+    assert quantiles.shape == (40, 3)
+    assert (np.diff(quantiles, axis=1) > 0).all()
+    _, clean = regressor.predict(X, return_std=True, noisy=False)
+    assert (clean < std).all()
+    heaviest = norm(mean, std).logpdf(y)
+    assert regressor.log_density(X, y).mean() == pytest.approx(heaviest.mean(), abs=0.3)
+    with pytest.raises(InvalidInputError, match="one of return_std"):
+        regressor.predict(X, return_std=True, return_cov=True)
+
+
+def test_draws_have_the_moments_of_the_prediction(regressor: KITTRegressor) -> None:
+    X, _ = table(6, seed=2)
+    draws = regressor.sample_y(X, 4000, random_state=0)
+    assert draws.shape == (6, 4000)
+    mean, std = regressor.predict(X, return_std=True)
+    np.testing.assert_allclose(draws.mean(1), mean, atol=5 * std.max() / np.sqrt(4000))
+    np.testing.assert_allclose(draws.std(1), std, rtol=0.1)
+
+
+def test_it_is_reproducible_and_cloneable(regressor: KITTRegressor) -> None:
+    again = clone(regressor)
+    assert not hasattr(again, "model_")
+    np.testing.assert_allclose(again.fit(*table()).predict(table()[0]), regressor.predict(table()[0]))
+
+
+def test_pickle(regressor: KITTRegressor) -> None:
+    again = pickle.loads(pickle.dumps(regressor))
+    assert np.array_equal(again.predict(table()[0]), regressor.predict(table()[0]))
+
+
+def test_the_model_can_be_kept_as_json(regressor: KITTRegressor, tmp_path) -> None:
+    regressor.model_.save(tmp_path / "m.json")
+    X, _ = table()
+    np.testing.assert_allclose(kitt.load(tmp_path / "m.json").predict(X)[0], regressor.predict(X), atol=1e-10)
+
+
+def test_among_other_estimators() -> None:
+    X, y = table(30)
+    pipeline = make_pipeline(StandardScaler(), KITTRegressor(**FAST))
+    assert cross_val_score(pipeline, X, y, cv=2).shape == (2,)
+    grid = GridSearchCV(pipeline, {"kittregressor__objective": ["map", "ml"]}, cv=2).fit(X, y)
+    assert grid.best_params_["kittregressor__objective"] in ("map", "ml")
+
+
+def test_dates_text_and_flags() -> None:
+    X, y = table()
+    X = X.assign(
+        day=pd.date_range("2021-03-01", periods=40), kind=np.where(X["b"] > 0, "warm", "cold"), flag=X["a"] > 0
+    )
+    regressor = KITTRegressor(**FAST).fit(X, y)
+    assert regressor.n_features_in_ == 5
+    assert np.isfinite(regressor.predict(X.iloc[:3])).all()
+    with pytest.raises(ValueError, match="feature names"):
+        regressor.predict(X[["a", "b"]])
+
+
+def test_constant_columns_are_ignored() -> None:
+    X, y = table()
+    plain = KITTRegressor(**FAST).fit(X, y).predict(X)
+    np.testing.assert_allclose(KITTRegressor(**FAST).fit(X.assign(c=1.0), y).predict(X.assign(c=2.0)), plain)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"), [({"k": 0}, "at least 1"), ({"weights": "x"}, "weights"), ({"objective": "x"}, "objective")]
+)
+def test_options_are_checked_in_fit(options: dict, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        KITTRegressor(**{**FAST, **options}).fit(*table())
+
+
+def test_errors_in_words() -> None:
+    X, y = table()
+    with pytest.raises(NotFittedError):
+        KITTRegressor().predict(X)
+    with pytest.raises(ValueError, match="minimum of 8"):
+        KITTRegressor(**FAST).fit(X[:5], y[:5])
+    with pytest.raises(InvalidInputError, match="varies"):
+        KITTRegressor(**FAST).fit(X, np.ones(40))
+    with pytest.raises(CheckpointError, match="no checkpoint 'nonesuch'"):
+        KITTRegressor(**{**FAST, "model": "nonesuch"}).fit(X, y)

@@ -240,7 +240,8 @@ class Encoding:
         return np.hstack(blocks), sum(notes, ())
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        columns = [{**asdict(column), "levels": list(column.levels)} for column in self.columns]
+        return {"columns": columns, "target": self.target}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Encoding:
