@@ -232,3 +232,29 @@ def _probe_features(scores: Tensor, errors: Tensor, t: Table) -> tuple[Tensor, T
 def _compress(nats: Tensor) -> Tensor:
     """Differences in log evidence on a scale that keeps both one nat and a hundred apart."""
     return -torch.log1p(-nats)
+
+
+# --- the numbers of `describe` as curves, to be looked at -----------------------------------------------------------------
+
+PASSES = tuple(  # of `_smooth` along a column: its width, and whether only among points close in the other columns
+    (width, inside) for i, width in enumerate(WIDTHS) for inside in ((False, True) if i % 2 == 0 else (False,))
+)
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What `describe` says along each column, for target (0) and residual of the linear fit (1), on natural scales."""
+
+    power: Tensor  # (B, D, 2, FREQUENCIES): periodogram, about 1 for white noise
+    neighbours: Tensor  # (B, D, PASSES): mean weight of the other points
+    error: Tensor  # (B, D, 2, PASSES): squared leave-one-out error of smoothing, variance 1
+    variogram: Tensor  # (B, D, 2, PASSES): half the mean squared difference of neighbours, variance 1
+
+
+def curves(columns: Tensor) -> Curves:
+    """The parts of the numbers for each column (B, D, F), the first result of `describe`, that are curves."""
+    passes, frequencies = len(PASSES), len(FREQUENCIES)
+    start = columns.shape[-1] - 7 * passes - 2 - 3 * frequencies  # the spectra stand before ties and smoothing
+    power = columns[..., start : start + 2 * frequencies].unflatten(-1, (2, frequencies)).exp()
+    smooth = columns[..., -7 * passes :].unflatten(-1, (7, passes)).exp()
+    return Curves(power, smooth[..., 0, :], smooth[..., [1, 4], :], smooth[..., [3, 6], :])

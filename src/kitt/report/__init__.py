@@ -1,1 +1,22 @@
+"""What KITT found, to be looked at: figures, the HTML report, the local page. Nothing is imported before it is used."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from kitt.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from kitt.report.html import asset, render_report, write_report
+
+__all__ = ["asset", "render_report", "write_report"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'kitt.report' has no attribute '{name}'")
+    try:
+        return getattr(import_module("kitt.report.html"), name)
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "jinja2", "report", "a report") from error

@@ -1,0 +1,206 @@
+"""The numbers of a report: candidates, cautions, predictions of left-out rows, parameters in units."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+from scipy.special import logsumexp, ndtr
+
+from kitt.data import FloatArray, Standardiser
+from kitt.explain.prose import number
+from kitt.fit import FittedGP
+from kitt.fitted import FittedKernel
+from kitt.grammar import WORDS, Expression, Primitive
+from kitt.kernels import Slot
+from kitt.priors import Parameter
+from kitt.suggest import Suggestion
+
+_COUNTS = 0.005  # weight from which a model's warnings matter
+_LIBRARIES = ("kitt", "torch", "numpy", "scipy")
+
+
+# --- the answer -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A kernel that the network named, or a plain one; what it was given, and how well it predicts left-out rows."""
+
+    expression: Expression
+    is_plain: bool
+    probability: float | None  # of the network; None: it did not name this one
+    weight: float = 0.0
+    gain: float | None = None  # log density of left-out rows over that of the plain kernel, nats a row
+    error: float | None = None  # its standard error
+    failure: str = ""
+
+
+def candidates(suggestion: Suggestion) -> list[Candidate]:
+    """Every kernel that was tried, the heaviest first, then those that could not be fitted."""
+    model, said = suggestion.fitted, suggestion.captions.captions
+    reference = plain(suggestion)
+    found = []
+    for gp, weight, is_plain in zip(model.mixture.models, model.weights, model.is_plain, strict=True):
+        named = [c.probability for c in said if c.expression.same_sum(gp.expression)]
+        gain = None if reference is None else _gain(gp.loo.log_density.numpy(), reference)
+        found.append(Candidate(gp.expression, is_plain, named[0] if named else None, weight, *(gain or (None, None))))
+    for failure in suggestion.failures:
+        named = [c.probability for c in said if c.expression.same_sum(failure.expression)]
+        found.append(Candidate(failure.expression, not named, named[0] if named else None, failure=failure.reason))
+    return sorted(found, key=lambda c: (bool(c.failure), -c.weight))
+
+
+def plain(suggestion: Suggestion) -> FittedGP | None:
+    """The default that users have today: plain RBF-ARD, or whatever plain kernel there is."""
+    model = suggestion.fitted
+    plains = [gp for gp, yes in zip(model.mixture.models, model.is_plain, strict=True) if yes]
+    return next((gp for gp in plains if str(gp.expression) == "RBF"), plains[0] if plains else None)
+
+
+def gain_over_plain(suggestion: Suggestion) -> tuple[float, float] | None:
+    """Of the average of all kernels: log density of left-out rows over that of the plain one, and its standard error."""
+    reference = plain(suggestion)
+    return None if reference is None else _gain(left_out(suggestion).log_density, reference)
+
+
+def _gain(log_density: FloatArray, reference: FittedGP) -> tuple[float, float]:
+    gain = log_density - reference.loo.log_density.numpy()
+    return float(gain.mean()), float(gain.std() / math.sqrt(len(gain)))
+
+
+def likely_words(suggestion: Suggestion, most: int = 6) -> list[tuple[str, float]]:
+    """The single words that the network finds most probable."""
+    ranked = sorted(zip(WORDS, suggestion.captions.words, strict=True), key=lambda pair: -pair[1])
+    return [(str(word), probability) for word, probability in ranked[:most]]
+
+
+def cautions(suggestion: Suggestion) -> list[str]:
+    """What a reader should know before trusting the answer."""
+    notes, model = suggestion.dataset.notes, suggestion.fitted
+    said = [text for text in suggestion.warnings if text not in notes]
+    for gp, weight in zip(model.mixture.models, model.weights, strict=True):
+        if weight >= _COUNTS:
+            said += [f"{gp.expression}: {text}" for text in gp.warnings]
+    return said + [str(failure) for failure in suggestion.failures]
+
+
+# --- predictions of left-out rows -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """Each row predicted from all the others by the average of all kernels; moments in units of the target."""
+
+    observed: FloatArray
+    mean: FloatArray
+    std: FloatArray
+    pit: FloatArray  # probability that was given to a lower value
+    log_density: FloatArray  # of the standardised target
+
+    @property
+    def standardised(self) -> FloatArray:
+        return (self.observed - self.mean) / self.std
+
+    @property
+    def rmse(self) -> float:
+        return float(np.sqrt(np.mean((self.observed - self.mean) ** 2)))
+
+    @property
+    def r2(self) -> float:
+        return 1 - self.rmse**2 / float(self.observed.var())
+
+    @property
+    def coverage(self) -> float:
+        """Share of the rows inside their central 95 % interval."""
+        return float(np.mean((self.pit > 0.025) & (self.pit < 0.975)))
+
+
+def left_out(suggestion: Suggestion) -> LeftOut:
+    mixture = suggestion.mixture
+    s, w = scale(mixture.models[0].kernel), mixture.weights[:, None]
+    mean, variance, density = (
+        np.stack([getattr(gp.loo, name).numpy() for gp in mixture.models])
+        for name in ("mean", "variance", "log_density")
+    )
+    y, centre = s.transform_y(suggestion.dataset.y), (w * mean).sum(0)
+    std = np.sqrt((w * (variance + (mean - centre) ** 2)).sum(0))
+    pit = (w * ndtr((y - mean) / np.sqrt(variance))).sum(0)
+    with np.errstate(divide="ignore"):
+        log_density = logsumexp(density + np.log(w), axis=0)
+    return LeftOut(suggestion.dataset.y, s.inverse_mean(centre), std * s.y_scale, pit, np.asarray(log_density))
+
+
+def scale(kernel: FittedKernel) -> Standardiser:
+    dims = len(kernel.columns)
+    return kernel.standardiser or Standardiser(np.zeros(dims), np.ones(dims), 0.0, 1.0)
+
+
+# --- how it was made ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The parameters of a kernel in the units of the table: some numbers, and for every column a row of others."""
+
+    single: list[tuple[str, str]]  # what, value
+    heads: list[tuple[str, str, str]]  # word, parameter, unit
+    rows: list[tuple[str, list[str]]]  # column, values
+
+
+def parameters(kernel: FittedKernel) -> Parameters:
+    s = scale(kernel)
+    single: list[tuple[str, str]] = []
+    heads: list[tuple[str, str, str]] = []
+    columns: list[list[str]] = []
+    for slot in kernel.kernel.slots:
+        value = np.asarray(kernel.parameters[slot.name], np.float64)
+        word = None if slot.word is None else kernel.expression.words[slot.word]
+        if word is None or slot.factor is None:
+            of = "noise of each observation" if word is None else str(word)
+            single.append((of, number(math.sqrt(float(value)) * s.y_scale)))
+        else:
+            name, unit, values = _in_units(kernel, slot, word.factors[slot.factor], value)
+            heads.append((str(word), name, unit))
+            columns.append([number(v) for v in values])
+    return Parameters(single, heads, [(name, [c[d] for c in columns]) for d, name in enumerate(kernel.columns)])
+
+
+def _in_units(kernel: FittedKernel, slot: Slot, primitive: Primitive, value: FloatArray) -> tuple[str, str, FloatArray]:
+    """What a parameter of each column is called, its unit, and its values."""
+    s, own = scale(kernel), "units of the column"
+    name = f"{primitive.value} {slot.parameter.value}"
+    if slot.parameter is Parameter.FREQUENCY:
+        return name, "cycles per unit of the column", value / s.x_scale
+    if slot.parameter is Parameter.SHIFT:
+        return f"{primitive.value} is zero at", own, s.inverse_x(value)
+    if slot.parameter is Parameter.SLOPE:
+        shift = np.asarray(kernel.parameters[slot.name.replace("slope", "shift")])
+        slope = np.sqrt(value / (1 + shift**2)) / s.x_scale
+        if slot.factor == 0:
+            return f"{primitive.value} slope, std. dev.", f"{kernel.target} per unit of the column", slope * s.y_scale
+        return f"{primitive.value} slope, std. dev.", "per unit of the column", slope
+    if slot.parameter is Parameter.LENGTHSCALE and primitive is Primitive.PERIODIC:
+        return name, "of the sine, no unit", value
+    return name, own, value * s.x_scale
+
+
+def settings(suggestion: Suggestion) -> Iterator[tuple[str, str]]:
+    """Everything needed to do it again."""
+    options = suggestion.options
+    versions = ", ".join(f"{library} {metadata.version(library)}" for library in _LIBRARIES)
+    yield "versions", f"{versions}, Python {platform.python_version()}"
+    yield "network", Path(options.model).name
+    yield "rows that the network saw", f"{suggestion.captions.rows_seen:,} of {suggestion.dataset.n:,}"
+    yield "captions", f"{options.k}, by {options.head}, {options.search} search, ranked by {options.ranking}"
+    yield "fit", f"{options.objective}; averaged by {options.weights}"
+    if options.deadline is not None:
+        yield "deadline", f"{options.deadline:g} s"
+    yield "seed", str(options.random_state)
+    for stage, seconds in suggestion.seconds.items():
+        yield f"seconds, {stage}", f"{seconds:.2f}"

@@ -1,0 +1,204 @@
+"""From a suggestion to its pictures: what is evaluated where, and which columns are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from kitt import data, features
+from kitt.caption import subsets
+from kitt.data import FloatArray, Standardiser
+from kitt.explain import Explanation
+from kitt.explain.prose import number, percent
+from kitt.report import figures
+from kitt.report.canvas import Svg
+from kitt.report.content import LeftOut
+from kitt.report.figures import Column, Curve
+from kitt.suggest import Suggestion
+
+MOST_COLUMNS = 6
+MOST_ROWS_OF_HEAT_MAP = 12
+_FEW = 6  # values of a column up to which its effect is shown as points
+_FEWEST_NEIGHBOURS = 0.2  # mean weight below which smoothing says nothing
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the network saw along one column."""
+
+    column: str
+    guess: str  # of the lengthscale, in units
+    pictures: tuple[Svg, Svg, Svg]
+
+
+@dataclass(frozen=True, eq=False)
+class Gallery:
+    """The pictures of one report."""
+
+    suggestion: Suggestion
+    explanation: Explanation
+    left_out: LeftOut
+
+    @property
+    def target(self) -> str:
+        return self.suggestion.dataset.target
+
+    @cached_property
+    def active(self) -> list[data.Column]:
+        """The columns of the table that matter most, the strongest first."""
+        known = {column.name: column for column in self.suggestion.dataset.encoding.columns}
+        strong = [effect.column for effect in self.explanation.columns if effect.sensitivity >= 0.01]
+        names = strong or [effect.column for effect in self.explanation.columns]
+        return [known[name] for name in names[:MOST_COLUMNS]]
+
+    def _places(self, column: data.Column) -> list[int]:
+        return [self.suggestion.dataset.names.index(output) for output in column.outputs]
+
+    # --- the evidence
+
+    def evidence(self) -> Iterator[Evidence]:
+        seen, scales = self._seen()
+        roughness = self.suggestion.captions.roughness
+        for column in self.active:
+            d = self._places(column)[0]
+            guess = "" if roughness is None else number(scales[d] / roughness[d])
+            axis = Column(column.outputs[0], "days" if column.kind == "date" else "")
+            yield Evidence(column.outputs[0], guess, self._evidence_pictures(axis, seen, d, float(scales[d])))
+
+    def _seen(self) -> tuple[features.Curves, FloatArray]:
+        """The curves of all columns, averaged over the subsets of rows that the network saw, and the columns' scales."""
+        table, seed = self.suggestion.dataset, self.suggestion.options.random_state
+        found = subsets(table.X, table.y, seed)
+        chosen: list[Any] = [slice(None)] if found is None else list(found)
+        scales = [Standardiser.fit(table.X[rows], table.y[rows]) for rows in chosen]
+        pairs = list(zip(scales, chosen, strict=True))
+        X = torch.from_numpy(np.stack([s.transform_x(table.X[rows]) for s, rows in pairs])).float()
+        y = torch.from_numpy(np.stack([s.transform_y(table.y[rows]) for s, rows in pairs])).float()
+        with torch.inference_mode():
+            columns, _ = features.describe(features.prepare(X, y))
+            return features.curves(columns.mean(0, keepdim=True)), np.mean([s.x_scale for s in scales], axis=0)
+
+    def _evidence_pictures(self, axis: Column, seen: features.Curves, d: int, scale: float) -> tuple[Svg, Svg, Svg]:
+        frequency = np.array(features.FREQUENCIES) / scale
+        power, neighbours = seen.power[0, d].numpy(), seen.neighbours[0, d].numpy()
+        widths, inside = (np.array(column) for column in zip(*features.PASSES, strict=True))
+        told = neighbours > _FEWEST_NEIGHBOURS
+        alike = inside & told & (self.suggestion.dataset.d > 1)
+
+        def split(values: torch.Tensor) -> list[tuple[FloatArray, FloatArray]]:
+            y = values[0, d, 0].numpy()
+            return [(scale * widths[which], y[which]) for which in (told & ~inside, alike)]
+
+        return (
+            figures.spectrum(axis, frequency, power[0], power[1], self._periods(axis.name)),
+            figures.variogram(axis, *split(seen.variogram)),
+            figures.smoothing_error(axis, *split(seen.error)),
+        )
+
+    def _periods(self, column: str) -> list[float]:
+        """At which the fitted kernel repeats along a column that matters to the word."""
+        effects = [e for part in self.explanation.parts if part.share > 0.01 for e in part.active if e.column == column]
+        return [period for effect in effects for period in effect.periods]
+
+    # --- the fit
+
+    @property
+    def is_line(self) -> bool:
+        """One column of numbers: everything can be drawn along it."""
+        return self.suggestion.dataset.d == 1
+
+    def line(self) -> tuple[Svg, Svg]:
+        """Fit and words of a table with one column."""
+        table, model = self.suggestion.dataset, self.suggestion.fitted
+        column, mixture = table.encoding.columns, model.mixture
+        (only,) = [c for c in column if c.outputs]
+        axis, x = Column(only.outputs[0], origin=only.origin), table.X[:, 0]
+        grid = self._grid(x)
+        low, high = mixture.quantiles(grid[:, None], [0.025, 0.975]).T
+        curve = Curve(grid, mixture.predict(grid[:, None])[0], low, high)
+        best = mixture.models[int(np.argmax(mixture.weights))]
+        left = table.y - best.predict(table.X)[0]
+        shares = {part.word: part.share for part in self.explanation.parts}
+        parts = []
+        for i, word in enumerate(best.expression):
+            if not word.is_noise:
+                mean, variance = best.component(i, grid[:, None])
+                parts.append(_banded(grid, mean, variance, f"{word}: {percent(shares[word])} of the variance"))
+        return figures.fit(axis, self.target, x, table.y, curve), figures.words(axis, self.target, parts, (x, left))
+
+    def _grid(self, x: FloatArray) -> FloatArray:
+        """A little beyond the rows at both ends, and fine enough for the shortest period."""
+        low, high = float(x.min()), float(x.max())
+        span = high - low
+        periods = [p for part in self.explanation.parts for e in part.effects for p in e.periods]
+        cycles = span / min(periods) if periods else 0.0
+        return np.linspace(low - 0.06 * span, high + 0.06 * span, int(np.clip(16 * cycles, 300, 1200)))
+
+    def diagnostics(self) -> tuple[Svg, Svg, Svg]:
+        out = self.left_out
+        return (
+            figures.predicted_observed(self.target, out.observed, out.mean),
+            figures.residuals(self.target, out.mean, out.standardised),
+            figures.calibration(out.pit),
+        )
+
+    def effects(self) -> list[Svg]:
+        """One column at a time, the others at a typical row: medians, and the most frequent level."""
+        X = self.suggestion.dataset.X
+        typical = np.median(X, axis=0)
+        for column in self.suggestion.dataset.encoding.columns:
+            if column.kind == "levels":
+                patterns, counts = np.unique(X[:, self._places(column)], axis=0, return_counts=True)
+                typical[self._places(column)] = patterns[counts.argmax()]
+        drawn = [(column, *self._effect(column, typical)) for column in self.active]
+        ends = np.array([(curve.low.min(), curve.high.max()) for _, curve, _ in drawn])
+        margin = 0.05 * (ends[:, 1].max() - ends[:, 0].min())
+        limits = (float(ends[:, 0].min() - margin), float(ends[:, 1].max() + margin))
+        return [self._effect_picture(*item, limits) for item in drawn]
+
+    def _effect(self, column: data.Column, typical: FloatArray) -> tuple[Curve, list[str]]:
+        """The function along a column, and the names of its points if these are few."""
+        places = self._places(column)
+        names: list[str] = []
+        if column.kind == "levels":
+            names = list(column.levels)
+            values = np.array([[level == one for one in column.indicators] for level in column.levels], np.float64)
+        else:
+            x = self.suggestion.dataset.X[:, places[0]]
+            distinct = np.unique(x)
+            if column.kind == "number" and len(distinct) <= _FEW:
+                names = [f"{value:g}" for value in distinct]
+            values = (distinct if names else np.linspace(x.min(), x.max(), 80))[:, None]
+        X = np.tile(typical, (len(values), 1))
+        X[:, places] = values
+        mean, variance = self.suggestion.mixture.predict(X, noisy=False)
+        x = np.arange(len(values), dtype=np.float64) if names else values[:, 0]
+        return _banded(x, mean, variance), names
+
+    def _effect_picture(
+        self, column: data.Column, curve: Curve, names: Sequence[str], limits: tuple[float, float]
+    ) -> Svg:
+        axis = Column(column.name, origin=column.origin)
+        if names:
+            return figures.level_effect(axis, self.target, names, curve, limits)
+        rows = self.suggestion.dataset.X[:, self._places(column)[0]]
+        return figures.effect(axis, self.target, curve, rows, limits)
+
+    def heat_map(self) -> Svg:
+        columns = [effect.column for effect in self.explanation.columns[:MOST_ROWS_OF_HEAT_MAP]]
+        parts = self.explanation.parts
+        together = [{effect.column: effect.sensitivity for effect in self.explanation.columns}] * (len(parts) > 1)
+        by_word = [{effect.column: effect.sensitivity for effect in part.effects} for part in parts] + together
+        names = [f"{part.word}\n{percent(part.share)}" for part in parts] + ["all words"] * (len(parts) > 1)
+        share = np.array([[word.get(column, 0.0) for word in by_word] for column in columns])
+        return figures.heat_map(columns, names, share)
+
+
+def _banded(x: FloatArray, mean: FloatArray, variance: FloatArray, name: str = "") -> Curve:
+    reach = 1.96 * np.sqrt(variance)
+    return Curve(x, mean, mean - reach, mean + reach, name)

@@ -1,0 +1,97 @@
+"""A suggestion as one HTML file that needs nothing else: the answer, the evidence, the fit, the code, how it was made."""
+
+from __future__ import annotations
+
+import os
+import time
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from kitt import export
+from kitt.checkpoint import replacing
+from kitt.errors import InvalidInputError
+from kitt.explain import explain
+from kitt.explain.prose import number, percent
+from kitt.report import content
+from kitt.report.gallery import Gallery
+from kitt.suggest import Suggestion
+
+
+def render_report(
+    suggestion: Suggestion, title: str | None = None, *, script_url: str | None = None, style_url: str | None = None
+) -> str:
+    """The report of a fitted suggestion as HTML. `title` is what the table is called, its file perhaps.
+
+    With `script_url` and `style_url` it refers to `asset("report.js")` and `asset("report.css")` at these addresses
+    instead of holding them, and has no inline script or style at all, for pages with a strict content policy.
+    """
+    began = time.perf_counter()
+    explanation, left_out = explain(suggestion), content.left_out(suggestion)
+    facts = _facts(suggestion) | {
+        "title": title,
+        "script_url": script_url,
+        "style_url": style_url,
+        "explanation": explanation,
+        "left_out": left_out,
+        **_pictures(Gallery(suggestion, explanation, left_out)),
+    }
+    facts["settings"] = [
+        *content.settings(suggestion),
+        ("seconds, report", f"{time.perf_counter() - began:.2f}"),
+        ("date", time.strftime("%Y-%m-%d")),
+    ]
+    return _environment().get_template("report.html").render(facts)
+
+
+def write_report(suggestion: Suggestion, path: str | os.PathLike[str], title: str | None = None) -> None:
+    """Write the report; a reader sees the old file or the new one, never half of it."""
+    text = render_report(suggestion, title)
+    try:
+        with replacing(Path(path)) as file:
+            file.write(text.encode("utf-8", "replace"))
+    except OSError as error:
+        raise InvalidInputError(f"cannot write {path}: {error.strerror}") from error
+
+
+def asset(name: str) -> str:
+    """The text of `report.js` or `report.css`, for those who serve them as files."""
+    return files("kitt").joinpath("report", "templates", name).read_text(encoding="utf-8")
+
+
+def _facts(suggestion: Suggestion) -> dict[str, Any]:
+    model = suggestion.fitted
+    plain = content.plain(suggestion)
+    return {
+        "table": suggestion.dataset,
+        "captions": suggestion.captions,
+        "best": model.best,
+        "candidates": content.candidates(suggestion),
+        "plain": None if plain is None else str(plain.expression),
+        "gain": content.gain_over_plain(suggestion),
+        "words": content.likely_words(suggestion),
+        "cautions": content.cautions(suggestion),
+        "parameters": content.parameters(model.best),
+        "codes": [(facts.title, model.code(library)) for library, facts in export.LIBRARIES.items()],
+    }
+
+
+def _pictures(gallery: Gallery) -> dict[str, Any]:
+    return {
+        "evidence": list(gallery.evidence()),
+        "line": gallery.line() if gallery.is_line else None,
+        "diagnostics": gallery.diagnostics(),
+        "effects": [] if gallery.is_line else gallery.effects(),
+        "heat_map": None if gallery.is_line else gallery.heat_map(),
+    }
+
+
+@cache
+def _environment() -> Environment:
+    loader = PackageLoader("kitt.report")
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made.filters |= {"number": number, "percent": percent}
+    return made
