@@ -75,9 +75,9 @@ class TreeSearch:
             raise InvalidInputError(f"the time budget must be a positive number of seconds, got {self.seconds}")
 
     def fit(self, train: Dataset, random_state: int) -> FittedMethod:
-        started = time.perf_counter()
+        started, end = time.perf_counter(), time.time() + (math.inf if self.seconds is None else self.seconds)
         language = self._language(train, random_state)
-        climb = Climb(language, self)
+        climb = Climb(language, self, end)
         best = climb.run()
         chosen = time.perf_counter()
         predictive = language.predictive(best)
@@ -108,15 +108,13 @@ class Climb:
 
     language: Grammar
     settings: TreeSearch
+    end: float  # by `time.time`
     levels: list[dict[str, Any]] = field(default_factory=list)  # what each level found, for the record
     fitted: int = 0
     stopped: str = "depth"
     seen: set[Hashable] = field(default_factory=set)
-    end: float = math.inf
 
     def run(self) -> Solved:
-        if self.settings.seconds is not None:
-            self.end = time.time() + self.settings.seconds
         root = self._level(self.language.roots(), None)
         if root is None:
             raise FitError("no base kernel of the tree search could be fitted to this table")

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from kitt.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from kitt.bench.runner import Cell, Line, Plan, Report
+from kitt.bench.show import (
+    chosen,
+    console,
+    names_of,
+    paper_folder,
+    plan_of,
+    print_rows,
+    print_scores,
+    read_lines,
+    run_cells,
+    sources_of,
+    specs_of,
+)
 
 app = typer.Typer(help="Measure KITT and the methods it is compared with.", no_args_is_help=True)
-console = Console()
-errors = Console(stderr=True)
 
 Data = Annotated[Path | None, typer.Option("--data", help="Directory of the tables; without it, KITT_DATA_DIR.")]
 Tables = Annotated[str | None, typer.Option("--tables", help="Some of the tables, by name, with commas between.")]
@@ -32,7 +35,58 @@ Retry = Annotated[bool, typer.Option("--retry", help="Run cells again that faile
 Set = Annotated[list[str] | None, typer.Option("--set", help="A setting, as name=value; may be repeated.")]
 Seed = Annotated[int, typer.Option("--seed", help="Of everything random.")]
 Rows = Annotated[str, typer.Option("--rows", help="At most so many training rows: 200 or 500.")]
+Models = Annotated[str, typer.Option("--models", help="Checkpoints, with commas between.")]
+Methods = Annotated[str, typer.Option("--methods", help="With commas between; settings as name:a=1;b=2.")]
+Paper = Annotated[Path | None, typer.Option("--paper", help="Folder of the paper's numbers, as CSV.")]
+DEFAULT_METHODS = "rbf-ard,rbf-ard-botorch,kitt"
 AsJson = Annotated[bool, typer.Option("--json", help="JSON lines instead of a table.")]
+
+
+@app.command()
+def uci(
+    methods: Methods = DEFAULT_METHODS,
+    data: Data = None,
+    tables: Tables = None,
+    splits: Splits = 10,
+    out: Out = Path("uci.jsonl"),
+    protocol: Annotated[
+        str, typer.Option(help="sound, or original: with what the paper's code adds unsaid.")
+    ] = "sound",
+    seed: Seed = 0,
+    jobs: Jobs = 1,
+    backend: Backend = "loky",
+    scheduler: Scheduler = None,
+    retry: Retry = False,
+) -> None:
+    """Every method on every table and split: NLPD, RMSE, seconds to choose and to fit."""
+    from kitt.bench.methods import method_cells
+
+    specs = specs_of(methods, protocol)
+    cells = method_cells("uci", sources_of(data, tables), range(splits), specs, "paper", seed)
+    lines = run_cells(cells, out, plan_of(jobs, backend, scheduler, retry))
+    print_scores(lines)
+
+
+@app.command()
+def timeseries(
+    methods: Methods = DEFAULT_METHODS,
+    data: Data = None,
+    tables: Tables = None,
+    splits: Annotated[int, typer.Option(help="Random splits for interpolation; extrapolation has one.", min=1)] = 3,
+    out: Out = Path("timeseries.jsonl"),
+    seed: Seed = 0,
+    jobs: Jobs = 1,
+    retry: Retry = False,
+) -> None:
+    """The same methods on time series: a random fifth held out, and the last fifth."""
+    from kitt.bench.methods import method_cells
+
+    found, specs = sources_of(data, tables, "timeseries"), specs_of(methods, "sound")
+    for rule, numbers in (("interpolation", range(splits)), ("extrapolation", range(1))):
+        cells = method_cells("timeseries", found, numbers, specs, rule, seed)
+        lines = run_cells(cells, out, plan_of(jobs, "loky", None, retry))
+        console.print(f"[bold]{rule}[/]")
+        print_scores(lines)
 
 
 @app.command()
@@ -51,13 +105,13 @@ def words(
     retry: Retry = False,
 ) -> None:
     """Fit every word to every table, and say how robust that was."""
+    from kitt.bench.methods import settings_of
     from kitt.bench.words import robustness, word_cells
 
-    cells = word_cells(
-        _sources(data, tables), range(splits), rows, _names(expressions), settings_of(options or []), seed
-    )
-    lines = _run(cells, out, _plan(jobs, backend, scheduler, retry))
-    print(json.dumps(robustness(lines), indent=1))
+    settings = settings_of(options or [])
+    cells = word_cells(sources_of(data, tables), range(splits), rows, names_of(expressions), settings, seed)
+    run_cells(cells, out, plan_of(jobs, backend, scheduler, retry))
+    print(json.dumps(robustness(read_lines([out])), indent=1))
 
 
 @app.command()
@@ -67,7 +121,7 @@ def regret(
     splits: Splits = 3,
     rows: Rows = "200",
     out: Out = Path("words.jsonl"),
-    models: Annotated[str, typer.Option(help="Checkpoints, with commas between.")] = "default",
+    models: Models = "default",
     k: Annotated[int, typer.Option("-k", help="Choices that count.", min=1)] = 3,
     options: Set = None,
     seed: Seed = 0,
@@ -75,97 +129,142 @@ def regret(
     retry: Retry = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare KITT's choices with the best of all 34 words; fits that are missing in the file are run."""
-    from kitt.bench.regret import ADVISERS, Adviser, by_split, choices, needed_cells, regret_table
+    """Compare KITT's choices with the best of all 34 words; fits that the file lacks are run."""
+    from kitt.bench import regret as r
+    from kitt.bench.methods import settings_of
 
-    found = _sources(data, tables)
-    settings = settings_of(options or [])
-    advisers = [Adviser(model, head, ranking) for model in _names(models) or [] for head, ranking in ADVISERS]
-    said = choices(found, range(splits), rows, advisers, k)
-    lines = _run(needed_cells(found, said, rows, settings, seed), out, _plan(jobs, "loky", None, retry))
-    table = regret_table(by_split(lines, rows, settings, seed), said, k)
+    found, numbers, settings = sources_of(data, tables), range(splits), settings_of(options or [])
+    names = names_of(models) or []
+    said = r.choices(found, numbers, rows, [r.Adviser(m, head, rank) for m in names for head, rank in r.ADVISERS], k)
+    cells = r.needed_cells(found, said, rows, settings, seed)
+    run_cells(r.probability_cells(found, numbers, rows, names), out, plan_of(0, "loky", None, retry))
+    lines = run_cells(cells, out, plan_of(jobs, "loky", None, retry))
+    table = r.regret_table(r.by_split(lines, rows, settings, seed), said, k)
     for who, groups in said.items() if as_json else ():
         print(json.dumps({"who": str(who), "said": {f"{name} {i}": list(c) for (name, i), c in groups.items()}}))
-    if as_json:
-        for row in table:
-            print(json.dumps(row))
-    else:
-        _print_regret(table, k)
+    tables_ = list(dict.fromkeys(name for row in table for name in row["by_table"]))
+    print_rows(
+        [
+            {"who": row["who"], "first": row["first"], f"best of {k}": row["best_of_k"]}
+            | {name: row["by_table"].get(name) for name in tables_}
+            for row in table
+        ],
+        as_json,
+        "regret, nats a test row",
+    )
 
 
-def _print_regret(rows: list[dict[str, Any]], k: int) -> None:
-    tables = list(dict.fromkeys(name for row in rows for name in row["by_table"]))
-    grid = Table("who chooses", "first", f"best of {k}", *tables, title="regret, nats a test row")
-    for row in rows:
-        values = [row["first"], row["best_of_k"], *(row["by_table"].get(name) for name in tables)]
-        grid.add_row(row["who"], *("" if value is None else f"{value:.3f}" for value in values))
-    console.print(grid)
+@app.command()
+def recovery(
+    models: Models = "default,paper",
+    kinds: Annotated[str, typer.Option(help="primitives, words, captions.")] = "primitives,words,captions",
+    priors: Annotated[str, typer.Option(help="paper, default.")] = "paper,default",
+    count: Annotated[int, typer.Option(help="Data sets of a cell.", min=1)] = 300,
+    repeats: Annotated[int, typer.Option(min=1)] = 3,
+    sizes: Annotated[str, typer.Option(help="Numbers of points.")] = "64,200,400,800,1600",
+    dimensions: Annotated[str, typer.Option(help="Numbers of columns.")] = "1,2,4,8,16",
+    exhaustive: Annotated[int, typer.Option(help="Data sets on which all 34 words are fitted too.", min=0)] = 0,
+    options: Set = None,
+    out: Out = Path("recovery.jsonl"),
+    jobs: Jobs = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Data sets drawn from known words: how often the network names them, by size; beside 34 fits."""
+    from kitt.bench import recovery as r
+    from kitt.bench.methods import settings_of
+
+    names = names_of(models) or []
+    ns, ds = ([int(text) for text in names_of(each) or []] for each in (sizes, dimensions))
+    cells = r.recovery_cells(r.sweep(names_of(kinds) or [], names_of(priors) or [], repeats, count, ns, ds), names)
+    for n in (64, 200) if exhaustive else ():
+        cells += r.exhaustive_cells(r.Draw("words", "paper", n, 4), exhaustive, settings_of(options or []), names)
+    lines = run_cells(cells, out, plan_of(jobs, "loky", None, False))
+    print_rows(r.summary(lines), as_json, "recovery")
+    if exhaustive:
+        print_rows(r.exhaustive_summary(lines), as_json, "beside 34 fits")
 
 
-# --- what the commands share -----------------------------------------------------------------------------------------
+@app.command()
+def latency(
+    data: Data = None,
+    tables: Tables = None,
+    models: Models = "default",
+    repeats: Annotated[int, typer.Option(min=1)] = 10,
+    out: Out = Path("latency.jsonl"),
+    as_json: AsJson = False,
+) -> None:
+    """Seconds to a kernel on every table and on a million rows, of the process, and of the import."""
+    from kitt.bench.latency import latency_cells
+
+    cells = latency_cells(sources_of(data, tables), names_of(models) or [], repeats)
+    lines = run_cells(cells, out, plan_of(0, "loky", None, True))
+    print_rows([line["key"] | line.get("result", {"error": line.get("error")}) for line in lines], as_json, "seconds")
 
 
-def _sources(data: Path | None, tables: str | None, suite: str = "uci") -> list[Any]:
-    from kitt.bench.datasets import data_directory, sources
+@app.command()
+def fit(
+    data: Data = None,
+    tables: Tables = "boston,concrete,energy,yacht",
+    model: Annotated[str, typer.Option(help="Checkpoint that names the kernels.")] = "default",
+    k: Annotated[int, typer.Option("-k", min=1)] = 3,
+    starts: Annotated[int, typer.Option(min=1)] = 4,
+    out: Out = Path("fit.jsonl"),
+    as_json: AsJson = False,
+) -> None:
+    """Time to a model, against GPyTorch through BoTorch and against scikit-learn."""
+    from kitt.bench.fit import fit_cells, summary
 
-    return sources(data_directory(data, suite), _names(tables), suite)
-
-
-def _names(text: str | None) -> list[str] | None:
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
-
-
-def settings_of(texts: list[str]) -> dict[str, Any]:
-    """name=value -> {name: value}; a value that reads as JSON is one, any other is text."""
-    out: dict[str, Any] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
-            raise InvalidInputError(f"expected a setting as name=value, got '{text}'")
-        try:
-            out[name.strip()] = json.loads(value)
-        except ValueError:
-            out[name.strip()] = value
-    return out
+    lines = run_cells(fit_cells(sources_of(data, tables), model, k, 0, starts), out, plan_of(0, "loky", None, True))
+    print_rows(summary(lines), as_json, "fitting")
 
 
-def _plan(jobs: int, backend: str, scheduler: str | None, retry: bool) -> Plan:
-    from kitt.bench.runner import Plan
+@app.command()
+def table(
+    files: Annotated[list[Path], typer.Argument(help="Files of JSON lines.")],
+    kind: Annotated[str, typer.Option(help="scores, pairs, ranks, strategies, time or weights.")] = "scores",
+    measure: Annotated[str, typer.Option(help="nlpd or rmse.")] = "nlpd",
+    method: Annotated[str, typer.Option(help="For the kind weights: whose models.")] = "kitt",
+    rule: Annotated[str | None, typer.Option(help="paper, interpolation or extrapolation.")] = None,
+    paper: Paper = None,
+) -> None:
+    """A table in Markdown, beside the paper's columns."""
+    from kitt.bench import tables as t
 
-    return Plan(jobs, backend, scheduler, retry)  # type: ignore[arg-type]
-
-
-def _run(cells: list[Cell], out: Path, plan: Plan) -> list[Line]:
-    from kitt.bench.runner import run
-
-    with _bar() as report:
-        lines = run(cells, out, plan, report)
-    if bad := [line for line in lines if line["status"] != "ok"]:
-        errors.print(f"{len(bad)} of {len(lines)} cells failed, the last with: {bad[-1]['error']}", highlight=False)
-    return lines
-
-
-@contextmanager
-def _bar() -> Iterator[Report]:
-    """A bar that appears with the first cell: cells done, the last one, time left."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
-    bar = Progress(*columns, console=errors, speed_estimate_period=3600)
-    task = bar.add_task("", total=None)
-
-    def show(done: int, total: int, line: Line) -> None:
-        if not bar.live.is_started:
-            bar.start()
-            bar.reset(task, total=total, completed=done - 1)
-        bar.update(task, completed=done, description=_label(line["key"]))
-
-    try:
-        yield show
-    finally:
-        if bar.live.is_started:
-            bar.stop()
+    lines = [line for line in read_lines(files) if rule is None or line["key"].get("rows") == rule]
+    folder = paper_folder(paper)
+    grids = {
+        "scores": lambda: t.score_grid(lines, measure, t.paper_columns(folder, f"{measure}.csv")),
+        "pairs": lambda: t.pairs_grid(lines, measure),
+        "ranks": lambda: t.rank_grid(lines, measure),
+        "strategies": lambda: t.strategies_grid(lines, t.paper_columns(folder, "strategies_rmse.csv")),
+        "time": lambda: t.time_grid(lines, t.paper_columns(folder, "selection_time.csv")),
+        "weights": lambda: t.variant_grid(lines, measure, method),
+    }
+    print(chosen(grids, kind, "table")().markdown())
 
 
-def _label(key: Mapping[str, Any]) -> str:
-    return " ".join(str(key[name]) for name in ("table", "split", "method", "expression") if name in key)
+@app.command()
+def figure(
+    kind: Annotated[str, typer.Argument(help="recovery, reliability, time, scores, noise, words or shrinkage.")],
+    files: Annotated[list[Path] | None, typer.Argument(help="Files of JSON lines.")] = None,
+    out: Annotated[Path, typer.Option("--out", help="Picture: .svg, .png or .pdf.")] = Path("figure.svg"),
+    measure: Annotated[str, typer.Option(help="nlpd or rmse.")] = "nlpd",
+    of: Annotated[str, typer.Option(help="For recovery: primitives, words or captions.")] = "primitives",
+    prior: Annotated[str, typer.Option(help="For recovery: paper or default.")] = "paper",
+    table: Annotated[str, typer.Option(help="For words: which table.")] = "yacht",
+) -> None:
+    """A figure, drawn from the lines of a benchmark."""
+    from kitt.bench import figures as f
+
+    lines = read_lines(files or [])
+    drawings = {
+        "recovery": lambda: f.recovery_figure(lines, of, prior),
+        "reliability": lambda: f.reliability_figure(lines),
+        "time": lambda: f.time_figure(lines),
+        "scores": lambda: f.nlpd_figure(lines, measure),
+        "noise": lambda: f.noise_figure(lines),
+        "words": lambda: f.words_figure(lines, table),
+        "shrinkage": lambda: f.shrinkage_figure(),
+    }
+    chosen(drawings, kind, "figure")().savefig(out)
+    console.print(f"in {out}", highlight=False, soft_wrap=True)

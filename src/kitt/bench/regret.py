@@ -18,6 +18,7 @@ from kitt.bench.datasets import Source, split
 from kitt.bench.runner import Cell, Line
 from kitt.bench.words import canonical, word_cell
 from kitt.caption import caption
+from kitt.checkpoint import read_facts
 from kitt.grammar import WORDS
 
 VOCABULARY = tuple(map(str, WORDS))
@@ -81,6 +82,25 @@ def by_split(lines: Iterable[Line], rows: str, options: Mapping[str, Any], seed:
         if same and line["status"] == "ok":
             found[key["table"], key["split"]][key["expression"]] = line["result"]
     return {group: fits for group, fits in found.items() if any(word in fits for word in VOCABULARY)}
+
+
+def probability_cells(tables: Iterable[Source], splits: Iterable[int], rows: str, models: Sequence[str]) -> list[Cell]:
+    """What each network thinks of all 34 words; a cell belongs to a checkpoint at one moment of its training."""
+    cells = []
+    for model in models:
+        steps = read_facts(model).steps
+        for table in tables:
+            for number in splits:
+                key = {"bench": "probabilities", "table": table.name, "split": number, "rows": rows, "model": model}
+                arguments = {"table": table, "number": number, "rows": rows, "model": model}
+                cells.append(Cell({**key, "steps": steps}, probabilities, arguments))
+    return cells
+
+
+def probabilities(table: Source, number: int, rows: str, model: str) -> dict[str, Any]:
+    train = split(table.load(), rows, number).train
+    said = caption(train.X, train.y, 1, model=model, head="classifier")
+    return {"words": dict(zip(VOCABULARY, said.words, strict=True)), "strangeness": said.strangeness}
 
 
 # --- choices that need no network ------------------------------------------------------------------------------------

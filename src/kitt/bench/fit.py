@@ -1,0 +1,128 @@
+"""Time to a model: the kernels that KITT names, fitted here and by GPyTorch through BoTorch, from the same starts.
+
+Both maximise the likelihood of all training rows. GPyTorch is handed the starts that our search on some of the rows found,
+and is not charged for them; all our time counts. scikit-learn fits RBF-ARD with as many starts of its own.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from kitt.bench.datasets import Source, split
+from kitt.bench.runner import Cell, Line
+from kitt.caption import caption
+from kitt.errors import MissingExtraError
+from kitt.fit import fit
+from kitt.fitted import FittedKernel
+from kitt.grammar import Expression, parse
+from kitt.optimise import Budget, FitConfig, Search, Table
+
+TABLES = ("boston", "concrete", "energy", "yacht")
+SAME = 0.5  # nats by which two solutions may differ and yet be one start
+
+
+def fit_cells(tables: Iterable[Source], model: str, k: int = 3, number: int = 0, starts: int = 4) -> list[Cell]:
+    """A cell for each table and each of its first k captions, and one with RBF-ARD against scikit-learn."""
+    cells = []
+    for table in tables:
+        train = split(table.load(), "paper", number).train
+        said = [str(c.expression) for c in caption(train.X, train.y, k, model=model).captions]
+        for rival, expressions in (("gpytorch", said), ("sklearn", ["RBF"])):
+            for text in expressions:
+                key = {"bench": "fit", "table": table.name, "split": number, "rival": rival, "expression": text}
+                arguments = {"table": table, "number": number, "rival": rival, "expression": text, "starts": starts}
+                cells.append(Cell({**key, "starts": starts}, compare, arguments))
+    return cells
+
+
+def compare(table: Source, number: int, rival: str, expression: str, starts: int) -> dict[str, Any]:
+    data = split(table.load(), "paper", number).train
+    config = FitConfig(objective="ml", starts=starts)
+    ours, model = _timed(lambda: fit(expression, data, config, random_state=0))
+    rows = Table.of(data)
+    if rival == "sklearn":
+        theirs, value = _timed(lambda: sklearn_fit(rows, starts))
+    else:
+        thetas = starting_points(rows, parse(expression), config)
+        theirs, value = _timed(lambda: max(gpytorch_fit(rows, parse(expression), theta) for theta in thetas))
+    return {
+        "n": data.n,
+        "d": data.d,
+        "ours": {**ours, "lml": model.log_marginal_likelihood, "converged": model.converged},
+        "theirs": {**theirs, "lml": value},
+    }
+
+
+def _timed(work: Callable[[], Any]) -> tuple[dict[str, float], Any]:
+    clock, cpu = time.perf_counter(), time.process_time()
+    result = work()
+    return {"seconds": time.perf_counter() - clock, "cpu_seconds": time.process_time() - cpu}, result
+
+
+def starting_points(table: Table, expression: Expression, config: FitConfig) -> list[Tensor]:
+    """What our search found on some of the rows, different optima only."""
+    words = (*expression.signal, *(word for word in expression if word.is_noise))
+    found: list[Any] = []
+    for solution in Search(table, config, 0).solutions(words, Budget()):
+        if all(abs(solution.value - other.value) > SAME for other in found):
+            found.append(solution)
+    return [solution.theta for solution in found]
+
+
+def gpytorch_fit(table: Table, expression: Expression, theta: Tensor) -> float:
+    """Log marginal likelihood after `fit_gpytorch_mll` with exact Cholesky factors."""
+    try:
+        from botorch.fit import fit_gpytorch_mll
+        from gpytorch.mlls import ExactMarginalLogLikelihood
+        from gpytorch.settings import fast_computations, max_cholesky_size
+    except ImportError as error:
+        raise MissingExtraError("botorch", "export", "comparing with GPyTorch") from error
+    from kitt import export
+    from kitt.export import botorch
+
+    words = (*expression.signal, *(word for word in expression if word.is_noise))
+    kernel = FittedKernel.from_theta(Expression(words), theta, table.columns, table.target, None)
+    noise = float(np.asarray(kernel.parameters["noise"]))
+    model = botorch.gp(export.live(kernel, "botorch"), noise, table.X, table.y)
+    mll = ExactMarginalLogLikelihood(model.likelihood, model)
+    with fast_computations(False, False, False), max_cholesky_size(10**6), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit_gpytorch_mll(mll)
+        model.train()
+        return float(mll(model(*model.train_inputs), model.train_targets)) * len(table.y)
+
+
+def sklearn_fit(table: Table, starts: int) -> float:
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+    D = table.X.shape[1]
+    kernel = ConstantKernel() * RBF(np.full(D, D**0.5), (1e-3, 1e4)) + WhiteKernel(0.1, (1e-6, 10.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = GaussianProcessRegressor(kernel, alpha=0.0, n_restarts_optimizer=starts - 1, random_state=0)
+        return float(model.fit(table.X.numpy(), table.y.numpy()).log_marginal_likelihood_value_)
+
+
+def summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
+    """By table and rival: seconds of all its kernels together, the ratio, and how the likelihoods differ."""
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    for line in lines:
+        if line["status"] == "ok" and line["key"].get("bench") == "fit":
+            groups[line["key"]["table"], line["key"]["rival"]].append(line["result"])
+    rows = []
+    for (table, rival), results in groups.items():
+        gains = [r["ours"]["lml"] - r["theirs"]["lml"] for r in results]
+        row: dict[str, Any] = {"table": table, "rival": rival, "kernels": len(results)}
+        for clock in ("seconds", "cpu_seconds"):
+            ours, theirs = (sum(r[who][clock] for r in results) for who in ("ours", "theirs"))
+            row |= {f"our_{clock}": ours, f"their_{clock}": theirs, f"ratio_of_{clock}": theirs / ours}
+        rows.append(row | {"worst_gain": min(gains), "better": sum(gain > 0 for gain in gains)})
+    return rows

@@ -1,0 +1,197 @@
+"""Ground truth recovery: is the word a data set was drawn from among the first ones KITT names? (paper, Experiments)
+
+A cell is a few hundred data sets of one size: drawn from the primitives alone as in the paper, from all 34 words, or from
+sums. `exhaustive` cells fit every word to one data set and choose by BIC, which is what the network has to beat.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from kitt.bench.runner import Cell, Line
+from kitt.caption import Captions, caption_tables
+from kitt.checkpoint import load
+from kitt.errors import InvalidInputError
+from kitt.fit import fit_all
+from kitt.grammar import WORDS, Expression
+from kitt.simulate import DEFAULT_DATA, PAD, PAPER_DATA, Batch, SimulatorConfig, simulate
+
+TOPS = (1, 3, 5)
+BINS = 20  # of the probability of the first choice
+PRIMITIVES = tuple(word.index for word in WORDS if len(word.factors) == 1)
+KINDS = ("primitives", "words", "captions")
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Data sets of one size from one prior."""
+
+    kind: str = "words"
+    prior: str = "paper"
+    n: int = 64
+    d: int = 4
+    count: int = 300
+    repeat: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS or self.prior not in ("paper", "default"):
+            raise InvalidInputError(f"expected one of {KINDS} from the prior paper or default, got {self}")
+
+    @property
+    def config(self) -> SimulatorConfig:
+        """In the paper's figure all dimensions of a primitive are active; elsewhere they are drawn as in training."""
+        data = PAPER_DATA if self.prior == "paper" else DEFAULT_DATA
+        data = replace(data, max_words=3 if self.kind == "captions" else 1)
+        if self.kind == "primitives":
+            data = replace(data, words=PRIMITIVES, active="all")
+        return data
+
+    def batch(self) -> Batch:
+        seed = zlib.crc32(f"recovery {self.kind} {self.prior} {self.n} {self.d} {self.repeat}".encode())
+        return simulate(self.config, self.count, self.n, self.d, torch.Generator().manual_seed(seed))
+
+
+def sweep(
+    kinds: Sequence[str],
+    priors: Sequence[str],
+    repeats: int = 3,
+    count: int = 300,
+    ns: Sequence[int] = (64, 200, 400, 800, 1600),
+    ds: Sequence[int] = (1, 2, 4, 8, 16),
+) -> list[Draw]:
+    """N at D = 4; D at N = 1600 and at N = 64 (or the largest and the smallest of `ns`)."""
+    sizes = dict.fromkeys([*((n, 4) for n in ns), *((n, d) for n in (max(ns), min(ns)) for d in ds)])
+    return [
+        Draw(kind, prior, n, d, count, repeat)
+        for repeat in range(repeats)
+        for kind in kinds
+        for prior in priors
+        for n, d in sizes
+    ]
+
+
+def recovery_cells(draws: Iterable[Draw], models: Sequence[str]) -> list[Cell]:
+    return [
+        Cell({"bench": "recovery", "model": model, **asdict(draw)}, recover, {"draw": draw, "model": model})
+        for draw in draws
+        for model in models
+    ]
+
+
+def recover(draw: Draw, model: str) -> dict[str, Any]:
+    """Hits of the classifier on single words, of the decoder on sums, and how well probabilities keep their promise."""
+    batch, loaded = draw.batch(), load(model)
+    tables = [(X.double().numpy(), y.double().numpy()) for X, y in zip(batch.X, batch.y, strict=True)]
+    truth = [frozenset(words[words != PAD].tolist()) for words in batch.captions]
+    head = "decoder" if draw.kind == "captions" else "classifier"
+    said = caption_tables(tables, max(TOPS), model=loaded, head=head, ranking="probability")
+    choices = [[frozenset(c.expression.indices) for c in captions.captions] for captions in said]
+    hits = {f"top{k}": sum(t in c[:k] for t, c in zip(truth, choices, strict=True)) / len(truth) for k in TOPS}
+    first = [t == c[0] for t, c in zip(truth, choices, strict=True)]
+    out = {**hits, "calibration": calibration([s.captions[0].probability for s in said], first)}
+    if draw.kind == "captions":
+        out["recall"] = float(np.mean([len(t & c[0]) / len(t) for t, c in zip(truth, choices, strict=True)]))
+        out["precision"] = float(np.mean([len(t & c[0]) / len(c[0]) for t, c in zip(truth, choices, strict=True)]))
+        out["heaviest"] = _heaviest(batch, said)
+    return out
+
+
+def _heaviest(batch: Batch, said: Sequence[Captions]) -> float:
+    """How often the word of largest variance is in the first caption."""
+    first = zip(batch.captions[:, 0].tolist(), said, strict=True)
+    return float(np.mean([word in captions.captions[0].expression.indices for word, captions in first]))
+
+
+# --- calibration -----------------------------------------------------------------------------------------------------
+
+
+def calibration(probability: Sequence[float], hit: Sequence[bool]) -> list[list[float]]:
+    """For each bin of probability: how many, sum of probabilities, number of hits."""
+    p, h = np.array(probability), np.array(hit, dtype=float)
+    place = np.minimum((p * BINS).astype(int), BINS - 1)
+    return [[float((place == b).sum()), float(p[place == b].sum()), float(h[place == b].sum())] for b in range(BINS)]
+
+
+def calibration_error(bins: np.ndarray) -> float:
+    """Expected calibration error: mean distance between promised and kept, over the cases."""
+    count, promised, kept = bins.T
+    return float(np.abs(promised - kept).sum() / max(count.sum(), 1))
+
+
+# --- exhaustive search -----------------------------------------------------------------------------------------------
+
+
+def exhaustive_cells(draw: Draw, count: int, options: Mapping[str, Any], models: Sequence[str] = ()) -> list[Cell]:
+    """One cell for each of the first `count` data sets: 34 fits, and what the networks say about the same data set."""
+    key = {"bench": "exhaustive", **asdict(draw), "options": dict(options)}
+    arguments = {"draw": draw, "options": dict(options), "models": tuple(models)}
+    return [Cell({**key, "index": i}, exhaust, {**arguments, "index": i}) for i in range(min(count, draw.count))]
+
+
+def exhaust(draw: Draw, index: int, options: Mapping[str, Any], models: Sequence[str]) -> dict[str, Any]:
+    batch = draw.batch()
+    X, y = batch.X[index].double().numpy(), batch.y[index].double().numpy()
+    found, failed = fit_all([Expression((word,)) for word in WORDS], (X, y), random_state=0, **options)
+    said = {model: caption_tables([(X, y)], model=model, head="classifier")[0].words for model in models}
+    return {
+        "truth": int(batch.captions[index, 0]),
+        "bic": [m.expression.indices[0] for m in sorted(found, key=lambda m: m.bic)][: max(TOPS)],
+        "likelihood": [m.expression.indices[0] for m in sorted(found, key=lambda m: -m.log_marginal_likelihood)][:5],
+        "posterior": [m.expression.indices[0] for m in sorted(found, key=lambda m: -m.log_posterior)][:5],
+        "networks": {model: np.argsort(words)[::-1][: max(TOPS)].tolist() for model, words in said.items()},
+        "failed": len(failed),
+        "fit_seconds": sum(model.seconds for model in found),
+    }
+
+
+# --- summaries -------------------------------------------------------------------------------------------------------
+
+
+def summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
+    """Mean over repeats and standard error of every measure, by model, kind, prior and size, beside random choice."""
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    fields = ("model", "kind", "prior", "n", "d")
+    for line in lines:
+        if line["status"] == "ok" and line["key"].get("bench") == "recovery":
+            groups[tuple(line["key"][name] for name in fields)].append(line["result"])
+    rows = []
+    for key, results in groups.items():
+        row = dict(zip(fields, key, strict=True)) | {"repeats": len(results)}
+        for name in (name for name in results[0] if name != "calibration"):
+            values = [result[name] for result in results]
+            row[name] = float(np.mean(values))
+            row[f"{name}_error"] = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None
+        row["ece"] = calibration_error(np.sum([result["calibration"] for result in results], axis=0))
+        rows.append(row)
+    return rows
+
+
+def exhaustive_summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
+    """Hits of choosing by BIC, likelihood or posterior after 34 fits, and of the networks, on the same data sets."""
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    for line in lines:
+        if line["status"] == "ok" and line["key"].get("bench") == "exhaustive":
+            key = line["key"]
+            groups[key["kind"], key["prior"], key["n"], key["d"]].append(line["result"])
+    rows = []
+    for (kind, prior, n, d), results in groups.items():
+        choices = {name: [r[name] for r in results] for name in ("bic", "likelihood", "posterior")}
+        for model in results[0]["networks"]:
+            choices[model] = [r["networks"].get(model, []) for r in results]
+        for who, chosen in choices.items():
+            hits = {f"top{k}": _share(r["truth"] in c[:k] for r, c in zip(results, chosen, strict=True)) for k in TOPS}
+            row = {"who": who, "kind": kind, "prior": prior, "n": n, "d": d, "data_sets": len(results), **hits}
+            rows.append(row | {"fit_seconds": float(np.mean([r["fit_seconds"] for r in results]))})
+    return rows
+
+
+def _share(hits: Iterable[bool]) -> float:
+    return float(np.mean(list(hits)))

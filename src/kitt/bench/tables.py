@@ -1,0 +1,238 @@
+"""Tables of the benchmark, as pure functions of its lines, beside the paper's own columns where those are at hand."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata, wilcoxon
+
+from kitt.bench.runner import Line
+
+Scores = dict[str, dict[str, dict[int, float]]]  # method -> table -> split -> value
+COPIES = 0.05  # share of copied test rows above which a table is reported twice
+WITHOUT = " without copies"
+PAPER_NAMES = {
+    "rbf": "rbf-ard",
+    "ts": "tree-search",
+    "nkn": "nkn",
+    "ahgp": "ahgp",
+    "kitt_e": "kitt-e",
+    "kitt_ed": "kitt-ed",
+    "random": "random-word",
+    "kitt_top1": "kitt-e-top1",
+    "kitt_top3": "kitt-e",
+}
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of text."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def markdown(self) -> str:
+        lines = [self.head, tuple("---" for _ in self.head), *self.rows]
+        return f"**{self.title}**\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+# --- from lines to numbers -------------------------------------------------------------------------------------------
+
+
+def label(key: Mapping[str, Any]) -> str:
+    """A method with the settings that differ from its own."""
+    settings = ";".join(f"{name}={value}" for name, value in key.get("settings", {}).items())
+    return key["method"] + (f":{settings}" if settings else "")
+
+
+def collect(lines: Iterable[Line], measure: str, variant: str | None = None) -> Scores:
+    """A measure by method, table and split. A table with many copied test rows counts twice: with and without them."""
+    out: Scores = defaultdict(lambda: defaultdict(dict))
+    for line in lines:
+        if line["status"] != "ok" or "method" not in line["key"]:
+            continue
+        key, result = line["key"], line["result"]
+        values = result if variant is None else result["variants"].get(variant, {})
+        if values.get(measure) is not None:
+            out[label(key)][key["table"]][key["split"]] = values[measure]
+        if result["copies"] > COPIES * result["n_test"] and values.get(f"{measure}_without_copies") is not None:
+            out[label(key)][key["table"] + WITHOUT][key["split"]] = values[f"{measure}_without_copies"]
+    return {method: dict(tables) for method, tables in out.items()}
+
+
+def failures(lines: Iterable[Line]) -> dict[tuple[str, str], int]:
+    """Failed cells by method and table."""
+    out: dict[tuple[str, str], int] = defaultdict(int)
+    for line in lines:
+        if line["status"] != "ok" and "method" in line["key"]:
+            out[label(line["key"]), line["key"]["table"]] += 1
+    return dict(out)
+
+
+def mean_error(values: Iterable[float]) -> tuple[float, float, int]:
+    """Mean, standard error (not a number for a single value), and how many."""
+    v = np.array(list(values), dtype=float)
+    error = float(v.std(ddof=1) / math.sqrt(len(v))) if len(v) > 1 else math.nan
+    return float(v.mean()), error, len(v)
+
+
+def table_names(scores: Scores) -> list[str]:
+    return list(dict.fromkeys(name for tables in scores.values() for name in tables))
+
+
+def ranked_tables(scores: Scores) -> list[str]:
+    """Those that count in averages: a table with copies counts once, without them."""
+    names = table_names(scores)
+    return [name for name in names if name + WITHOUT not in names]
+
+
+# --- the paper's columns ---------------------------------------------------------------------------------------------
+
+Published = dict[str, dict[str, str]]  # method -> table -> as printed
+
+
+def paper_columns(directory: Path | None, file: str) -> Published:
+    """The paper's numbers from a folder of CSV files; nothing, if there is none."""
+    path = None if directory is None else directory / file
+    if path is None or not path.is_file():
+        return {}
+    out: Published = defaultdict(dict)
+    with path.open(encoding="utf-8", newline="") as lines:
+        for row in csv.DictReader(lines):
+            out[f"paper: {PAPER_NAMES.get(row['method'], row['method'])}"][row["dataset"]] = row["printed"]
+    return dict(out)
+
+
+# --- grids -----------------------------------------------------------------------------------------------------------
+
+
+def digits(value: float) -> str:
+    """Three significant digits, and never 0.00."""
+    return "" if not math.isfinite(value) else f"{value:.2f}" if 0.1 <= abs(value) < 1000 else f"{value:.3g}"
+
+
+def cell_text(values: Mapping[int, float], failed: int = 0) -> str:
+    lost = f", {failed} failed" if failed else ""
+    if not values:
+        return lost.removeprefix(", ")
+    mean, error, count = mean_error(values.values())
+    return f"{digits(mean)} ± {digits(error) or '?'} ({count}{lost})"
+
+
+def score_grid(lines: Sequence[Line], measure: str, paper: Published | None = None, variant: str | None = None) -> Grid:
+    """Mean ± standard error (number of splits), a row for each table and a column for each method."""
+    scores, lost, paper = collect(lines, measure, variant), failures(lines), paper or {}
+    methods = list(dict.fromkeys([*scores, *(method for method, _ in lost)]))
+    names = list(dict.fromkeys([*table_names(scores), *(table for _, table in lost)]))
+    rows = []
+    for name in names:
+        ours = [cell_text(scores.get(m, {}).get(name, {}), lost.get((m, name), 0)) for m in methods]
+        rows.append((name, *ours, *(paper[m].get(name, "") for m in paper)))
+    title = f"{measure.upper()}, mean ± standard error (splits), lower is better"
+    return Grid(title, ("table", *methods, *paper), tuple(rows))
+
+
+def compare(a: Mapping[str, Mapping[int, float]], b: Mapping[str, Mapping[int, float]], tables: Sequence[str]) -> Any:
+    """Tables that `a` wins, draws (within a standard error of the paired difference) and loses, and Wilcoxon's p."""
+    wins = draws = losses = 0
+    means = []
+    for name in tables:
+        shared = [s for s in a.get(name, {}) if s in b.get(name, {})]
+        if not shared:
+            continue
+        mean, error, count = mean_error(a[name][s] - b[name][s] for s in shared)
+        means.append(mean)
+        if abs(mean) <= (error if count > 1 else 0.0):
+            draws += 1
+        elif mean < 0:
+            wins += 1
+        else:
+            losses += 1
+    p = float(wilcoxon(means).pvalue) if len(means) > 1 and any(means) else math.nan
+    return wins, draws, losses, p
+
+
+def pairs_grid(lines: Sequence[Line], measure: str) -> Grid:
+    """Every method against every other: wins-draws-losses over the tables, and a signed-rank test over their means."""
+    scores = collect(lines, measure)
+    tables, methods = ranked_tables(scores), list(scores)
+    rows = []
+    for a in methods:
+        texts = []
+        for b in methods:
+            wins, draws, losses, p = compare(scores[a], scores[b], tables)
+            texts.append("" if a == b else f"{wins}-{draws}-{losses} (p {digits(p) or '?'})")
+        rows.append((a, *texts))
+    title = f"{measure.upper()}: wins-draws-losses of the row against the column, a draw within a standard error"
+    return Grid(title, ("", *methods), tuple(rows))
+
+
+def rank_grid(lines: Sequence[Line], measure: str) -> Grid:
+    """Average rank over the tables and splits that all methods share."""
+    scores = collect(lines, measure)
+    tables, methods = ranked_tables(scores), list(scores)
+    ranks = []
+    for name in tables:
+        shared = set.intersection(*(set(scores[m].get(name, {})) for m in methods)) if methods else set()
+        if shared:
+            ranks.append(rankdata([np.mean([scores[m][name][s] for s in shared]) for m in methods]))
+    mean = np.mean(ranks, axis=0) if ranks else np.full(len(methods), math.nan)
+    rows = sorted(zip(methods, mean, strict=True), key=lambda row: row[1])
+    title = f"average rank by {measure.upper()} over {len(ranks)} tables"
+    return Grid(title, ("method", "rank"), tuple((method, digits(rank)) for method, rank in rows))
+
+
+def strategies_grid(lines: Sequence[Line], paper: Published | None = None, model: str = "default") -> Grid:
+    """RMSE of a random word, of KITT's first word, and of its first three averaged (paper, Table of strategies)."""
+    named = {"random word": "random-word", "first": f"kitt-e-top1@{model}", "first three": f"kitt-e@{model}"}
+    paper = paper or {}
+    scores = {name: _of_method(lines, method) for name, method in named.items()}
+    scores["first"] = scores["first"] or _of_method(lines, named["first three"], "first")
+    rows = [
+        (name, *(cell_text(scores[who].get(name, {})) for who in named), *(paper[m].get(name, "") for m in paper))
+        for name in table_names(scores)
+    ]
+    return Grid("RMSE of three strategies", ("table", *named, *paper), tuple(rows))
+
+
+def _of_method(lines: Sequence[Line], method: str, variant: str | None = None) -> dict[str, dict[int, float]]:
+    """RMSE of a method, whatever its settings; of several settings, the last."""
+    found = collect([line for line in lines if line["key"].get("method") == method], "rmse", variant)
+    return list(found.values())[-1] if found else {}
+
+
+def time_grid(lines: Sequence[Line], paper: Published | None = None) -> Grid:
+    """Seconds to choose a kernel, and how many times as long tree search takes."""
+    scores, paper = collect(lines, "select_seconds"), paper or {}
+    methods = [m for m in scores if any(v > 0 for splits in scores[m].values() for v in splits.values())]
+    trees = [m for m in methods if m.startswith("tree-search")]
+    rows = []
+    for name in (name for name in table_names(scores) if not name.endswith(WITHOUT)):
+        seconds = {m: mean_error(scores[m][name].values())[0] for m in methods if scores[m].get(name)}
+        tree = seconds.get(trees[0]) if trees else None
+        texts = [_time_text(seconds.get(m), None if m in trees else tree) for m in methods]
+        rows.append((name, *texts, *(paper[m].get(name, "") for m in paper)))
+    return Grid("seconds to choose a kernel (tree search: times as long)", ("table", *methods, *paper), tuple(rows))
+
+
+def _time_text(seconds: float | None, tree: float | None) -> str:
+    ratio = f" ({tree / seconds:,.0f}×)" if tree and seconds else ""
+    return "" if seconds is None else f"{seconds:.3g}{ratio}"
+
+
+def variant_grid(lines: Sequence[Line], measure: str, method: str) -> Grid:
+    """One method's models under every weighting: mean over splits, a row for each table."""
+    own = [line for line in lines if line["status"] == "ok" and label(line["key"]) == method]
+    names = list(dict.fromkeys(name for line in own for name in line["result"]["variants"]))
+    by_variant = {name: collect(own, measure, name).get(method, {}) for name in names}
+    tables = list(dict.fromkeys(table for tables in by_variant.values() for table in tables))
+    rows = [(t, *(cell_text(by_variant[name].get(t, {})) for name in names)) for t in tables]
+    return Grid(f"{measure.upper()} of {method} by weighting", ("table", *names), tuple(rows))
