@@ -71,6 +71,32 @@ def _kitt(
     """Names, fits and explains the Gaussian-process kernel of a table."""
 
 
+@app.command(epilog=commands.examples("kitt serve", "kitt serve --port 9000 --jobs 2 --max-rows 50000"))
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on; 127.0.0.1 is this computer only.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535)] = 8765,
+    jobs: Annotated[int, typer.Option(help="Fits at a time; the others wait.", min=1)] = 1,
+    max_rows: Annotated[int, typer.Option(help="Of a table.", min=8)] = 20_000,
+    max_columns: Annotated[int, typer.Option(help="Of a table.", min=2)] = 100,
+    max_mb: Annotated[float, typer.Option(help="Of a file.", min=0.001)] = 20.0,
+    network: commands.Network = "default",
+) -> None:
+    """Open a local page: drop a table, watch the fit, read the report. Also an HTTP API, at /api/openapi.json."""
+    from kitt.errors import MissingExtraError
+
+    try:
+        import uvicorn
+
+        from kitt.report.serve.app import create_app
+        from kitt.report.serve.settings import Settings
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "fastapi", "serve", "the page") from error
+    bounds = {"max_rows": max_rows, "max_columns": max_columns, "max_bytes": int(max_mb * 1e6)}
+    page = create_app(Settings(host=host, port=port, jobs=jobs, model=network, **bounds))
+    console.print(f"http://{f'[{host}]' if ':' in host else host}:{port}  (stop with Ctrl+C)", highlight=False)
+    uvicorn.run(page, host=host, port=port, log_level="warning", server_header=False, timeout_graceful_shutdown=1)
+
+
 @app.command(rich_help_panel=PANEL)
 def train(
     out: Annotated[Path, typer.Option(help="Folder of the run: state, log, learning curve, checkpoint.")],

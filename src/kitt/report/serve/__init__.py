@@ -1,0 +1,1 @@
+"""The local page and its HTTP API: `kitt serve`. Nothing here fits anything; worker processes run the pipeline."""

@@ -1,0 +1,22 @@
+"""Every choice of the server, declared once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Settings:
+    host: str = "127.0.0.1"
+    port: int = 8765
+    model: str = "default"  # checkpoint
+    jobs: int = 1  # fits at a time
+    max_bytes: int = 20_000_000  # of a request
+    max_rows: int = 20_000
+    max_columns: int = 100
+    max_queue: int = 20  # jobs that wait
+    max_kept: int = 50  # finished jobs
+    deadline: float = 60.0  # seconds for the fits of a job that names no time
+    max_deadline: float = 3600.0
+    abandon_after: float = 60.0  # seconds without anybody asking, after which a waiting or running job stops
+    expire_after: float = 1800.0  # seconds after which a finished job is forgotten

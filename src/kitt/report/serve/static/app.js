@@ -1,0 +1,333 @@
+// The page: three views (start, table, job), told apart by the address: "", "#example/name", "#table" and "#job/id".
+const $ = (id) => document.getElementById(id);
+const LIBRARIES = { gpytorch: "GPyTorch", botorch: "BoTorch", sklearn: "scikit-learn", gpflow: "GPflow", gpjax: "GPJax" };
+const KEPT_BYTES = 2e6; // a table up to this size survives a reload
+
+let limits = { max_bytes: Infinity }; // what the server takes
+let file = null; // the table in view
+let facts = null; // what the server says about it
+let source = null; // events of the job in view
+let asked = 0; // numbers the questions, so that a late answer is not taken for the latest
+
+// --- small tools
+
+function element(tag, text, attributes = {}) {
+  const made = Object.assign(document.createElement(tag), attributes);
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+function complain(message) {
+  $("error").textContent = message;
+  $("error").hidden = !message;
+  if (message) $("error").scrollIntoView({ block: "nearest" });
+}
+
+function show(view, title) {
+  for (const id of ["start", "table", "job"]) $(id).hidden = id !== view;
+  if (view !== "job") $("report").hidden = true;
+  if (view === "start") $("captions").hidden = true;
+  document.title = title ? `${title} · KITT` : "KITT";
+  complain("");
+}
+
+async function call(url, options) {
+  let response;
+  try {
+    response = await fetch(url, options);
+  } catch {
+    throw new Error("The server does not answer: is kitt serve still running?");
+  }
+  if (response.ok) return response.status === 204 ? null : response.json();
+  const body = await response.json().catch(() => null);
+  const message = body?.error?.message ?? `The server refused (${response.status}).`;
+  throw Object.assign(new Error(message[0].toUpperCase() + message.slice(1)), { status: response.status });
+}
+
+const counted = (n, what) => `${n.toLocaleString("en")} ${what}${n === 1 ? "" : "s"}`;
+const percent = (p) => (p >= 0.9995 ? "100 %" : `${(100 * p).toFixed(1)} %`);
+
+// --- the first view
+
+async function showStart() {
+  limits = await call("/api/limits");
+  $("limits").textContent = `up to ${limits.max_bytes / 1e6} MB, ${counted(limits.max_rows, "row")} and ${counted(limits.max_columns, "column")}`;
+  const examples = await call("/api/examples");
+  $("examples").replaceChildren(...examples.map(({ name, title, about }) => {
+    const link = element("a", undefined, { href: `#example/${name}` });
+    link.append(element("strong", title), about);
+    const item = element("li");
+    item.append(link);
+    return item;
+  }));
+}
+
+async function take(chosen) {
+  complain("");
+  if (chosen.size > limits.max_bytes) {
+    complain(`${chosen.name} has ${(chosen.size / 1e6).toFixed(1)} MB; at most ${limits.max_bytes / 1e6} are taken: send fewer rows.`);
+    return;
+  }
+  await keep(chosen);
+  await open(chosen, "#table");
+}
+
+async function keep(chosen) {
+  sessionStorage.removeItem("table");
+  if (chosen.size > KEPT_BYTES) return;
+  const bytes = new Uint8Array(await chosen.arrayBuffer());
+  const text = Array.from(bytes, (byte) => String.fromCharCode(byte)).join("");
+  try {
+    sessionStorage.setItem("table", JSON.stringify({ name: chosen.name, text: btoa(text) }));
+  } catch { /* no room: a reload asks for the file again */ }
+}
+
+function kept() {
+  const { name, text } = JSON.parse(sessionStorage.getItem("table") ?? "{}");
+  return text === undefined ? null : new File([Uint8Array.from(atob(text), (c) => c.charCodeAt(0))], name);
+}
+
+// --- the table
+
+async function open(chosen, address) {
+  const form = new FormData();
+  form.append("file", chosen);
+  facts = await call("/api/table", { method: "POST", body: form });
+  file = chosen;
+  if (location.hash !== address) history.pushState(null, "", address);
+  showTable();
+}
+
+function showTable() {
+  show("table", facts.name);
+  $("table-title").textContent = facts.name;
+  $("table-facts").textContent = [`${counted(facts.rows, "row")}, ${counted(facts.columns.length, "column")}`, ...facts.notes].join("; ");
+  const numbers = facts.columns.filter((column) => column.is_number);
+  const chosen = (numbers.length ? numbers : facts.columns).at(-1).name;
+  $("target").replaceChildren(...facts.columns.map(({ name }) => element("option", name, { value: name, selected: name === chosen })));
+  $("inputs").replaceChildren(...facts.columns.map(({ name }) => {
+    const label = element("label");
+    label.append(element("input", undefined, { type: "checkbox", value: name, checked: true }), name);
+    return label;
+  }));
+  $("missing").hidden = facts.incomplete_rows === 0;
+  $("drop-missing").checked = facts.incomplete_rows > 0;
+  $("missing").lastElementChild.textContent = `Leave out ${counted(facts.incomplete_rows, "row")} with missing values`;
+  const head = element("tr");
+  head.append(...facts.columns.map(({ name }) => element("th", name, { scope: "col" })));
+  $("preview").replaceChildren(head, ...facts.preview.map((cells) => {
+    const row = element("tr");
+    row.append(...cells.map((cell) => element("td", cell)));
+    return row;
+  }));
+  $("main").focus({ preventScroll: true });
+  suggest();
+}
+
+function question() {
+  const form = new FormData();
+  form.append("file", file);
+  form.append("target", $("target").value);
+  form.append("k", $("k").value);
+  form.append("drop_missing", $("drop-missing").checked);
+  for (const box of $("inputs").querySelectorAll("input")) {
+    const isTarget = box.value === $("target").value;
+    box.disabled = isTarget;
+    if (!box.checked && !isTarget) form.append("exclude", box.value);
+  }
+  return form;
+}
+
+async function suggest() {
+  const number = ++asked;
+  $("captions").classList.add("stale");
+  try {
+    const answer = await call("/api/suggest", { method: "POST", body: question() });
+    if (number !== asked) return;
+    complain("");
+    showCaptions(answer);
+    $("fit").disabled = false;
+  } catch (error) {
+    if (number !== asked) return;
+    $("captions").hidden = true;
+    $("fit").disabled = true;
+    $("columns").open = true;
+    complain(error.message);
+  }
+}
+
+function showCaptions({ captions, target, seconds, warnings }) {
+  $("captions").hidden = false;
+  $("captions").classList.remove("stale");
+  $("captions-facts").textContent = `Likely kernels of ${target}, after ${(1000 * seconds.caption).toFixed(0)} ms; nothing is fitted yet.`;
+  const ranked = [...captions].sort((a, b) => b.probability - a.probability);
+  $("bars").replaceChildren(...ranked.map(({ expression, probability }) => {
+    const row = element("tr");
+    const cell = element("td");
+    const meter = element("meter", undefined, { value: probability });
+    meter.setAttribute("aria-hidden", "true");
+    cell.append(meter, element("span", percent(probability)));
+    row.append(element("th", expression, { scope: "row" }), cell);
+    return row;
+  }));
+  $("warnings").replaceChildren(...warnings.map((text) => element("li", text)));
+}
+
+async function fit(event) {
+  event.preventDefault();
+  $("fit").disabled = true;
+  try {
+    const form = question();
+    form.append("deadline", $("deadline").value);
+    const job = await call("/api/fit", { method: "POST", body: form });
+    history.pushState(null, "", `#job/${job.id}`);
+    showJob(job);
+    $("main").focus({ preventScroll: true });
+    scrollTo(0, 0);
+    listen(job);
+  } catch (error) {
+    complain(error.message);
+  } finally {
+    $("fit").disabled = false;
+  }
+}
+
+// --- the job
+
+function listen(job) {
+  source?.close();
+  if (!["queued", "running"].includes(job.state)) return;
+  const events = new EventSource(job.links.events);
+  source = events;
+  events.onmessage = ({ data }) => {
+    const now = JSON.parse(data);
+    if (!["queued", "running"].includes(now.state)) events.close();
+    if (source === events) showJob(now);
+  };
+  events.onerror = () => {
+    if (source !== events) return;
+    $("what").textContent = "The server does not answer; trying again.";
+    if (events.readyState === EventSource.CLOSED) openJob(job.id);
+  };
+}
+
+function showJob(job) {
+  const { state, captions } = job;
+  show("job", captions.target);
+  $("report").hidden = state !== "done";
+  $("job-title").textContent = { done: `The kernel of ${captions.target}`, failed: "No kernel", cancelled: "Cancelled" }[state] ?? `Fitting ${captions.target}`;
+  $("job-facts").textContent = `${job.name}: ${counted(captions.rows, "row")}, ${counted(captions.columns.length, "input")}`;
+  $("progress").hidden = !["queued", "running"].includes(state);
+  $("bar").value = job.share;
+  const line = job.place === 1 ? "Next in the queue." : `Number ${job.place} in the queue.`;
+  const what = state === "queued" ? line : `${job.what[0].toUpperCase()}${job.what.slice(1)}`;
+  if ($("what").textContent !== what) $("what").textContent = what;
+  $("clock").textContent = state === "running" ? `${job.seconds.toFixed(0)} s` : "";
+  showCaptions(captions);
+  $("captions").hidden = state === "done";
+  if (state === "failed") complain(job.error.message);
+  if (state === "cancelled") complain("This job was stopped, and its data are forgotten.");
+  $("downloads").hidden = state !== "done";
+  if (state === "done") showResult(job);
+}
+
+function showResult({ links }) {
+  $("get-report").href = `${links.report}?download=true`;
+  $("get-model").href = links.model;
+  $("get-code").replaceChildren(...Object.entries(LIBRARIES).map(([library, title]) => {
+    const link = element("a", title, { href: links[library], className: "button" });
+    link.setAttribute("download", "");
+    return link;
+  }));
+  const frame = $("report");
+  if (frame.dataset.of === links.report) return;
+  frame.dataset.of = links.report;
+  frame.contentWindow.location.replace(links.report); // no entry of its own in the history
+}
+
+function fitFrame() {
+  const page = $("report").contentDocument?.documentElement;
+  if (!page || !$("report").dataset.of) return;
+  const measure = () => { $("report").style.height = `${page.querySelector("body").scrollHeight + 4}px`; };
+  new ResizeObserver(measure).observe(page.querySelector("body"));
+  measure();
+}
+
+async function openJob(id) {
+  try {
+    const job = await call(`/api/jobs/${encodeURIComponent(id)}`);
+    if (location.hash !== `#job/${id}`) return;
+    showJob(job);
+    listen(job);
+  } catch (error) {
+    show("start");
+    complain(error.status === 404 ? "This job is gone: it was cancelled, or half an hour has passed." : error.message);
+  }
+}
+
+async function cancel() {
+  const id = location.hash.slice("#job/".length);
+  source?.close();
+  source = null;
+  try {
+    await call(`/api/jobs/${encodeURIComponent(id)}`, { method: "DELETE" });
+  } catch (error) {
+    if (error.status !== 404) return complain(error.message);
+  }
+  if (file) history.back();
+  else location.hash = "";
+}
+
+// --- which view
+
+async function route() {
+  const [view, name] = location.hash.slice(1).split("/");
+  source?.close();
+  source = null;
+  try {
+    if (view === "job") return await openJob(name);
+    if (view === "example") {
+      if (facts && file?.example === name) return showTable();
+      const response = await fetch(`/api/examples/${encodeURIComponent(name)}`);
+      if (!response.ok) throw new Error("There is no such example.");
+      const chosen = new File([await response.blob()], `${name}.csv`);
+      chosen.example = name;
+      return await open(chosen, location.hash);
+    }
+    if (view === "table") {
+      if (facts && file && !file.example) return showTable();
+      const chosen = kept();
+      if (chosen) return await open(chosen, "#table");
+    }
+    show("start");
+  } catch (error) {
+    show("start");
+    complain(error.message);
+  }
+}
+
+function dropped(event) {
+  event.preventDefault();
+  document.body.classList.remove("over");
+  if (event.dataTransfer.files.length) taken(event.dataTransfer.files[0]);
+}
+
+function taken(chosen) {
+  take(chosen).catch((error) => complain(error.message));
+}
+
+$("skip").addEventListener("click", (event) => { event.preventDefault(); $("main").focus(); });
+$("file").addEventListener("change", ({ target }) => {
+  if (target.files.length) taken(target.files[0]);
+  target.value = ""; // the same file may be chosen again
+});
+addEventListener("dragover", (event) => { event.preventDefault(); document.body.classList.add("over"); });
+addEventListener("dragleave", (event) => { if (!event.relatedTarget) document.body.classList.remove("over"); });
+addEventListener("drop", dropped);
+addEventListener("popstate", route);
+$("question").addEventListener("change", suggest);
+$("question").addEventListener("submit", fit);
+$("cancel").addEventListener("click", cancel);
+$("report").addEventListener("load", fitFrame);
+showStart().catch((error) => complain(error.message));
+route();

@@ -1,0 +1,92 @@
+"""What runs in a process of its own: the pipeline and the report of one job. Its results are text."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import secrets
+import signal
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any, Literal
+
+from kitt.data import Dataset
+from kitt.errors import KittError
+from kitt.suggest import Options, Suggestion
+
+SCRIPT, STYLE = "/static/report.js", "/static/report.css"  # the report's, while it is on our page
+_FITS = 0.9  # share of the work that is fitting; the rest is drawing
+Message = tuple[Literal["progress", "done", "failed"], Any]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A job's work: all that a worker process gets."""
+
+    name: str
+    dataset: Dataset
+    options: Options
+    threads: int
+
+
+@dataclass(frozen=True)
+class Results:
+    summary: dict[str, Any]
+    report: str  # HTML that refers to SCRIPT and STYLE
+    model: str  # JSON
+    code: dict[str, str]  # library -> source
+
+
+def run(pipe: Connection, task: Task) -> None:
+    """Work, telling the pipe; if nobody holds its other end any more, stop."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the server, which then ends its workers
+    try:
+        import torch
+
+        torch.set_num_threads(task.threads)
+        _tell(pipe, "done", _results(pipe, task))
+    except BrokenPipeError:
+        return
+    except KittError as error:
+        _tell(pipe, "failed", (type(error).__name__, str(error)))
+    except Exception:
+        number = secrets.token_hex(4)
+        logging.getLogger("kitt.serve").exception("error %s in a fit", number)
+        message = f"something went wrong on our side; the server's log has it as {number}"
+        _tell(pipe, "failed", ("InternalError", message))
+
+
+def _tell(pipe: Connection, kind: str, value: Any) -> None:
+    pipe.send((kind, value))
+
+
+def _results(pipe: Connection, task: Task) -> Results:
+    from kitt.explain import explain
+    from kitt.export import LIBRARIES
+    from kitt.report.html import render_report
+    from kitt.suggest import suggest_dataset
+
+    def progress(what: str, share: float) -> None:
+        _tell(pipe, "progress", (what, _FITS * share))
+
+    suggestion = suggest_dataset(task.dataset, task.options, progress=progress)
+    _tell(pipe, "progress", ("drawing the report", _FITS))
+    report = render_report(suggestion, task.name, script_url=SCRIPT, style_url=STYLE)
+    model = suggestion.fitted
+    text = json.dumps(model.to_dict(), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    summary = {**summarised(suggestion), "explanation": explain(suggestion).text}
+    return Results(summary, report, text, {library: model.code(library) for library in LIBRARIES})
+
+
+def summarised(suggestion: Suggestion) -> dict[str, Any]:
+    """A suggestion for JSON, where a number that is none is null."""
+    return _finite(suggestion.to_dict())
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
