@@ -31,6 +31,7 @@ FloatArray = NDArray[np.float64]
 RandomState = int | torch.Generator | None
 _ENTRIES = 2**22  # of the covariance between training rows and new ones, worked on at once
 _SPREAD_ROWS = 500  # on which the variance of each word is measured
+_FAR = 1e30  # standard deviations from which products of inputs overflow
 _LOG_2PI = math.log(2 * math.pi)
 
 
@@ -123,7 +124,15 @@ class FittedGP:
         if raw.ndim != 2 or raw.shape[1] != D or not np.isfinite(raw).all():
             raise InvalidInputError(f"expected finite inputs of shape (M, {D}), got shape {raw.shape}")
         s = self.kernel.standardiser
-        return torch.from_numpy(raw.copy() if s is None else s.transform_x(raw))
+        with np.errstate(over="ignore"):
+            Z = raw.copy() if s is None else s.transform_x(raw)
+        if len(far := np.argwhere(np.abs(Z) > _FAR)):
+            row, column = far[0]
+            raise InvalidInputError(
+                f"row {row} lies more than {_FAR:g} standard deviations from the rows fitted to, in column "
+                f"'{self.kernel.columns[column]}': nothing can be said about it; leave it out"
+            )
+        return torch.from_numpy(Z)
 
     def _variance(self, variance: FloatArray) -> FloatArray:
         s = self.kernel.standardiser

@@ -87,8 +87,11 @@ class Model:
     def predict(self, table: Any, noisy: bool = True) -> tuple[FloatArray, FloatArray]:
         """Mean and standard deviation for each row of a raw table; not `noisy`: of the function, not an observation."""
         mean, variance = self.mixture.standardised(self._inputs(table), noisy)
-        s = self.kernels[0].standardiser
-        return (mean, np.sqrt(variance)) if s is None else (s.inverse_mean(mean), np.sqrt(variance) * s.y_scale)
+        s, std = self.kernels[0].standardiser, np.sqrt(variance)
+        if s is None:
+            return mean, std
+        with np.errstate(over="ignore"):  # beside the largest floats
+            return s.inverse_mean(mean), np.minimum(std * s.y_scale, np.finfo(np.float64).max)
 
     def covariance(self, table: Any, noisy: bool = True) -> FloatArray:
         return self.mixture.covariance(self._inputs(table), noisy)

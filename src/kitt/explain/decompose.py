@@ -48,7 +48,7 @@ def _explain(mixture: Mixture, is_plain: Sequence[bool], table: Dataset | None) 
     rows = _some(len(X), X.shape[1])
     X = X[torch.from_numpy(rows)]
     groups = _groups(model.kernel.columns, table.encoding if table else None)
-    with torch.no_grad():
+    with torch.no_grad(), np.errstate(over="ignore", under="ignore"):  # units may be beside the largest floats
         parts, columns, noise = _decompose(model, words, X, groups, s)
     caveats = model.warnings
     if model.rows < 30:
@@ -222,9 +222,8 @@ def _slopes(words: _Words, index: int, s: Standardiser) -> tuple[FloatArray, Flo
 
 
 def _noise(X: Tensor, groups: Groups, variance: Tensor, s: Standardiser, share: float) -> Noise:
-    std = variance.sqrt().numpy() * s.y_scale
     level = math.sqrt(float(variance.mean())) * s.y_scale
-    low, high = (float(q) for q in np.quantile(std, (0.05, 0.95)))
+    low, high = (float(q) for q in np.quantile(variance.sqrt().numpy(), (0.05, 0.95)) * s.y_scale)
     centred = variance.sqrt() - variance.sqrt().mean()
     if high < 1.05 * low:
         return Noise(share, level, low, high)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -116,7 +117,7 @@ class Explanation:
             for part in self.parts
         ]
         better = self.comparison and {**asdict(self.comparison), "plain": str(self.comparison.plain)}
-        return {
+        values = {
             "target": self.target,
             "expression": str(self.expression),
             "weight": self.weight,
@@ -128,3 +129,13 @@ class Explanation:
             "caveats": list(self.caveats),
             "text": self.text,
         }
+        return _finite(values)
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity: null, where a number in the table's units is beyond the largest float."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
