@@ -1,5 +1,6 @@
 """The command line: tables for people, JSON for programs, one line for an error."""
 
+import inspect
 import io
 import json
 import subprocess
@@ -10,6 +11,7 @@ import pandas as pd
 import pytest
 
 from kitt import cli, commands
+from kitt.suggest import Options
 
 QUICK = ["-k", "1", "--deadline", "2"]
 
@@ -92,6 +94,23 @@ def test_a_directory_in_several_processes(run, folder) -> None:
     assert [[c["expression"] for c in found] for _, found in said(together)] == [
         [c["expression"] for c in found] for _, found in said(alone)
     ]
+
+
+def test_a_cluster(run, folder) -> None:
+    cluster = pytest.importorskip("distributed").LocalCluster(n_workers=1, processes=False, dashboard_address=None)
+    with cluster:
+        code, out, _ = run("suggest", folder, "--json", "--backend", "dask", "--scheduler", cluster.scheduler_address)
+    assert code == 0
+    assert [json.loads(line)["rows"] for line in out.splitlines()] == [30, 30]
+
+
+def test_defaults_are_those_of_the_pipeline() -> None:
+    names = {"seed": "random_state"}
+    for command in (commands.suggest, commands.fit):
+        for name, parameter in inspect.signature(command).parameters.items():
+            name = names.get(name, name)
+            if name in Options.__dataclass_fields__:
+                assert parameter.default == getattr(Options, name), name
 
 
 def test_one_bad_table_among_good_ones(run, folder) -> None:

@@ -171,7 +171,7 @@ class Objective:
 
     def scores(self, thetas: Tensor, budget: Budget) -> Tensor:
         """Values (S,) of many starts; minus infinity where there is none."""
-        scores = []
+        scores: list[Tensor] = []
         for part in thetas.split(_BATCH):
             if budget.spent and scores:  # guesses come before draws: those are always scored
                 part = part[:0]
