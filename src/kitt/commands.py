@@ -35,6 +35,8 @@ Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Column to 
 AsJson = Annotated[bool, typer.Option("--json", help="JSON, for programs.")]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="File written by `kitt fit`.")]
 Seed = Annotated[int, typer.Option(help="Of everything random.")]
+Weights = Annotated[str, typer.Option(help="stacking, bic, lml, network or uniform.")]
+Plain = Annotated[bool, typer.Option("--plain/--no-plain", help="Also try plain RBF and Matern52 kernels.")]
 Deadline = Annotated[float | None, typer.Option(help="Seconds for all fits together; without it, as long as it takes.")]
 
 
@@ -161,8 +163,8 @@ def fit(
     out: Annotated[Path, typer.Option("--out", "-o", help="File for the model, JSON.")],
     target: Target = None,
     k: K = 3,
-    weights: Annotated[str, typer.Option(help="stacking, bic, lml, network or uniform.")] = "stacking",
-    plain: Annotated[bool, typer.Option("--plain/--no-plain", help="Also try plain RBF and Matern52 kernels.")] = True,
+    weights: Weights = "stacking",
+    plain: Plain = True,
     deadline: Deadline = None,
     rows: Annotated[bool, typer.Option("--rows/--no-rows", help="Keep the rows, which predictions need.")] = True,
     model: Network = "default",
@@ -194,6 +196,43 @@ def fit(
     _print_fits(suggestion)
     console.print(f"\n{explanation.text}\n", markup=False, highlight=False)
     console.print(f"model in {out}", markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command(
+    epilog=examples(
+        "kitt report data.csv --target price -o report.html",
+        "kitt report data.csv -t price -o report.html --deadline 60 --exclude id --drop-missing",
+    ),
+)
+def report(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="CSV or Parquet file, or - for standard input.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File for the report, HTML.")],
+    target: Target = None,
+    k: K = 3,
+    weights: Weights = "stacking",
+    plain: Plain = True,
+    deadline: Deadline = None,
+    model: Network = "default",
+    ranking: Ranking = "expected-loss",
+    drop_missing: DropMissing = False,
+    exclude: Exclude = None,
+    seed: Seed = 0,
+) -> None:
+    """Fit as `kitt fit` does, and show what was found in one HTML page that needs nothing else."""
+    from kitt.data import Dataset
+    from kitt.report import write_report
+    from kitt.suggest import Options, suggest_dataset
+
+    options = Options.of(
+        k=k, weights=weights, plain=plain, deadline=deadline, model=model, ranking=ranking, random_state=seed
+    )
+    if not out.parent.is_dir():
+        raise InvalidInputError(f"cannot write {out}: there is no directory {out.parent}")
+    dataset = Dataset.read(table, target, drop_missing, exclude or ())
+    with _bar() as progress:
+        suggestion = suggest_dataset(dataset, options, progress=progress)
+    write_report(suggestion, out, None if table == "-" else Path(table).name)
+    console.print(f"report in {out}", markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
@@ -297,7 +336,7 @@ def explain(model: ModelFile, as_json: AsJson = False) -> None:
 
 def _print_explanation(explanation: Explanation) -> None:
     console.print(f"{explanation.text}\n", markup=False, highlight=False)
-    grid = Table("word", "share of variance", "spread", "columns")
+    grid = Table("word", "share of variance", "spread", "columns, with what each moves alone")
     for part in explanation.parts:
         columns = ", ".join(f"{effect.column} {effect.sensitivity:.0%}" for effect in part.active)
         grid.add_row(str(part.word), f"{part.share:.1%}", f"{part.spread:.3g}", escape(columns))

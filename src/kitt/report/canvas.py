@@ -21,7 +21,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from kitt.data import FloatArray
 
@@ -55,7 +55,6 @@ _STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 7.5,
     "path.simplify_threshold": 0.2,
-    "figure.constrained_layout.use": True,
 }
 
 
@@ -67,9 +66,7 @@ class Svg(str):
     def png(self, dpi: int = 200) -> bytes:
         file = io.BytesIO()
         with _LOCK, mpl.rc_context(_STYLE):
-            figure = self._paint()
-            FigureCanvasAgg(figure)
-            figure.savefig(file, format="png", dpi=dpi, facecolor="white")
+            _arranged(self._paint()).savefig(file, format="png", dpi=dpi, facecolor="white")
         return file.getvalue()
 
     def __html__(self) -> str:
@@ -87,7 +84,7 @@ def picture(paint: Callable[P, Figure]) -> Callable[P, Svg]:
         file = io.BytesIO()
         with _LOCK, mpl.rc_context(_STYLE), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph")  # the browser has fonts of its own
-            paint(*args, **kwargs).savefig(file, format="svg", transparent=True, metadata={"Date": None})
+            _arranged(paint(*args, **kwargs)).savefig(file, format="svg", transparent=True, metadata={"Date": None})
         svg = Svg(_clean(file.getvalue(), (paint.__doc__ or "").split("\n")[0]))
         svg._paint = lambda: paint(*args, **kwargs)
         return svg
@@ -155,6 +152,21 @@ def _unwrap(element: ElementTree.Element) -> None:
     element[:] = children
 
 
+def _arranged(figure: Figure) -> Figure:
+    """Give the panels, one below the other, all the room that labels leave; in one pass, as matplotlib's layouts do not."""
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    width, height = figure.bbox.size
+    inner = [axes.get_window_extent(renderer) for axes in figure.axes]
+    outer = [axes.get_tightbbox(renderer) or box for axes, box in zip(figure.axes, inner, strict=True)]
+    pad, pairs = 3 / 72 * figure.dpi, list(zip(inner, outer, strict=True))
+    left, right = max(a.x0 - b.x0 for a, b in pairs) + pad, max(b.x1 - a.x1 for a, b in pairs) + pad
+    bottom, top = max(a.y0 - b.y0 for a, b in pairs) + pad, max(b.y1 - a.y1 for a, b in pairs) + pad
+    gap = top + 2 * pad  # above each panel its title
+    panel = (height - bottom - top - gap * (len(inner) - 1)) / len(inner)
+    figure.subplots_adjust(left / width, bottom / height, 1 - right / width, 1 - top / height, hspace=gap / panel)
+    return figure
+
+
 # --- frames ---------------------------------------------------------------------------------------------------------------
 
 
@@ -173,7 +185,7 @@ def logarithmic(axes: Axes, which: Literal["x", "y"]) -> None:
     decades = np.log10(high / low) if low > 0 else 1.0
     axis.set_major_locator(LogLocator(subs=(1.0,) if decades > 3 else (1.0, 3.0) if decades > 1.2 else (1.0, 2.0, 5.0)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
+    axis.set_minor_locator(NullLocator())
 
 
 def name(text: str, most: int = 32) -> str:
@@ -187,7 +199,7 @@ def thinned(n: int, most: int = MOST_POINTS) -> np.ndarray[Any, np.dtype[np.intp
     return np.arange(n) if n <= most else np.sort(np.random.default_rng(0).permutation(n)[:most])
 
 
-def points(axes: Axes, x: FloatArray, y: FloatArray, colour: str = INK, size: float = 2.4, alpha: float = 0.55) -> None:
+def points(axes: Axes, x: FloatArray, y: FloatArray, colour: str = INK, size: float = 2.4, alpha: float = 0.6) -> None:
     axes.plot(x, y, "o", color=colour, markersize=size, alpha=alpha, markeredgewidth=0)
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 from scipy.special import logsumexp, ndtr
 
+from kitt.caption import Caption, subsets
 from kitt.data import FloatArray, Standardiser
-from kitt.explain.prose import number
 from kitt.fit import FittedGP
 from kitt.fitted import FittedKernel
 from kitt.grammar import WORDS, Expression, Primitive
@@ -47,13 +49,17 @@ def candidates(suggestion: Suggestion) -> list[Candidate]:
     reference = plain(suggestion)
     found = []
     for gp, weight, is_plain in zip(model.mixture.models, model.weights, model.is_plain, strict=True):
-        named = [c.probability for c in said if c.expression.same_sum(gp.expression)]
+        probability = None if is_plain else _probability(said, gp.expression)
         gain = None if reference is None else _gain(gp.loo.log_density.numpy(), reference)
-        found.append(Candidate(gp.expression, is_plain, named[0] if named else None, weight, *(gain or (None, None))))
+        found.append(Candidate(gp.expression, is_plain, probability, weight, *(gain or (None, None))))
     for failure in suggestion.failures:
-        named = [c.probability for c in said if c.expression.same_sum(failure.expression)]
-        found.append(Candidate(failure.expression, not named, named[0] if named else None, failure=failure.reason))
+        probability = _probability(said, failure.expression)
+        found.append(Candidate(failure.expression, probability is None, probability, failure=failure.reason))
     return sorted(found, key=lambda c: (bool(c.failure), -c.weight))
+
+
+def _probability(captions: Iterable[Caption], expression: Expression) -> float | None:
+    return next((c.probability for c in captions if c.expression.same_sum(expression)), None)
 
 
 def plain(suggestion: Suggestion) -> FittedGP | None:
@@ -83,11 +89,15 @@ def likely_words(suggestion: Suggestion, most: int = 6) -> list[tuple[str, float
 def cautions(suggestion: Suggestion) -> list[str]:
     """What a reader should know before trusting the answer."""
     notes, model = suggestion.dataset.notes, suggestion.fitted
-    said = [text for text in suggestion.warnings if text not in notes]
+    about: dict[str, list[str]] = {}
     for gp, weight in zip(model.mixture.models, model.weights, strict=True):
-        if weight >= _COUNTS:
-            said += [f"{gp.expression}: {text}" for text in gp.warnings]
-    return said + [str(failure) for failure in suggestion.failures]
+        for text in gp.warnings if weight >= _COUNTS else ():
+            about.setdefault(text, []).append(str(gp.expression))
+    return [
+        *(text for text in suggestion.warnings if text not in notes),
+        *(f"{', '.join(dict.fromkeys(kernels))}: {text}" for text, kernels in about.items()),
+        *map(str, suggestion.failures),
+    ]
 
 
 # --- predictions of left-out rows -----------------------------------------------------------------------------------------
@@ -149,26 +159,37 @@ class Parameters:
     """The parameters of a kernel in the units of the table: some numbers, and for every column a row of others."""
 
     single: list[tuple[str, str]]  # what, value
-    heads: list[tuple[str, str, str]]  # word, parameter, unit
+    words: list[tuple[str, int]]  # with how many of the heads below
+    heads: list[tuple[str, str]]  # parameter, unit
     rows: list[tuple[str, list[str]]]  # column, values
 
 
 def parameters(kernel: FittedKernel) -> Parameters:
     s = scale(kernel)
     single: list[tuple[str, str]] = []
-    heads: list[tuple[str, str, str]] = []
+    words: list[str] = []
+    heads: list[tuple[str, str]] = []
     columns: list[list[str]] = []
     for slot in kernel.kernel.slots:
         value = np.asarray(kernel.parameters[slot.name], np.float64)
         word = None if slot.word is None else kernel.expression.words[slot.word]
         if word is None or slot.factor is None:
             of = "noise of each observation" if word is None else str(word)
-            single.append((of, number(math.sqrt(float(value)) * s.y_scale)))
+            single.append((of, digits(math.sqrt(float(value)) * s.y_scale)))
         else:
             name, unit, values = _in_units(kernel, slot, word.factors[slot.factor], value)
-            heads.append((str(word), name, unit))
-            columns.append([number(v) for v in values])
-    return Parameters(single, heads, [(name, [c[d] for c in columns]) for d, name in enumerate(kernel.columns)])
+            words.append(str(word))
+            heads.append((name, unit))
+            columns.append([digits(v) for v in values])
+    counted = [(word, len(list(same))) for word, same in groupby(words)]
+    return Parameters(
+        single, counted, heads, [(name, [c[d] for c in columns]) for d, name in enumerate(kernel.columns)]
+    )
+
+
+def digits(value: float) -> str:
+    """Three significant digits, without needless exponents."""
+    return f"{float(f'{value:.3g}'):,.12g}" if 1e-4 <= abs(value) < 1e7 else f"{value:.3g}"
 
 
 def _in_units(kernel: FittedKernel, slot: Slot, primitive: Primitive, value: FloatArray) -> tuple[str, str, FloatArray]:
@@ -190,17 +211,25 @@ def _in_units(kernel: FittedKernel, slot: Slot, primitive: Primitive, value: Flo
     return name, own, value * s.x_scale
 
 
-def settings(suggestion: Suggestion) -> Iterator[tuple[str, str]]:
-    """Everything needed to do it again."""
+def seen(suggestion: Suggestion) -> str:
+    """Which rows the network looked at."""
+    table = suggestion.dataset
+    chosen = subsets(table.X, table.y, suggestion.options.random_state)
+    return f"all {table.n:,} rows" if chosen is None else f"{len(chosen)} random subsets of {len(chosen[0]):,} rows"
+
+
+def settings(suggestion: Suggestion, seconds: float) -> Iterator[tuple[str, str]]:
+    """Everything needed to do it again; `seconds` were spent on the report."""
     options = suggestion.options
     versions = ", ".join(f"{library} {metadata.version(library)}" for library in _LIBRARIES)
     yield "versions", f"{versions}, Python {platform.python_version()}"
     yield "network", Path(options.model).name
-    yield "rows that the network saw", f"{suggestion.captions.rows_seen:,} of {suggestion.dataset.n:,}"
+    yield "it saw", seen(suggestion)
     yield "captions", f"{options.k}, by {options.head}, {options.search} search, ranked by {options.ranking}"
     yield "fit", f"{options.objective}; averaged by {options.weights}"
     if options.deadline is not None:
         yield "deadline", f"{options.deadline:g} s"
     yield "seed", str(options.random_state)
-    for stage, seconds in suggestion.seconds.items():
-        yield f"seconds, {stage}", f"{seconds:.2f}"
+    stages = {**suggestion.seconds, "report": seconds}
+    yield "seconds", ", ".join(f"{stage} {spent:.2f}" for stage, spent in stages.items())
+    yield "date", time.strftime("%Y-%m-%d")

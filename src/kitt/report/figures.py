@@ -47,6 +47,8 @@ __all__ = [
     "words",
 ]
 
+Line = tuple[FloatArray, FloatArray]  # x and y
+
 
 @dataclass(frozen=True)
 class Column:
@@ -91,7 +93,7 @@ def spectrum(
             axes.axvline(1 / period, color=GREEN, linewidth=1.1, linestyle="--")
     axes.plot(frequency, power, color=BLUE, label="target")
     axes.plot(frequency, detrended, color=ORANGE, linewidth=1.0, label="without linear trend")
-    axes.set_ylim(0.02, max(300.0, 2 * float(power.max())))
+    axes.set_ylim(min(0.02, 0.5 * float(np.median(power))), max(300.0, 2 * float(power.max())))
     logarithmic(axes, "x")
     logarithmic(axes, "y")
     axes.set_xlabel(f"Frequency (cycles per {column.of_unit})")
@@ -100,33 +102,26 @@ def spectrum(
 
 
 @picture
-def variogram(column: Column, all_rows: tuple[FloatArray, FloatArray], alike: tuple[FloatArray, FloatArray]) -> Figure:
+def variogram(column: Column, all_rows: Line, alike: Line, limits: tuple[float, float]) -> Figure:
     """Half the mean squared difference of the target between rows at a distance along a column."""
-    return _by_width(column, all_rows, alike, "Half squared difference\n(variance = 1)", "Distance")
+    return _by_width(column, all_rows, alike, limits, "Half squared difference\n(variance = 1)", "Distance")
 
 
 @picture
-def smoothing_error(
-    column: Column, all_rows: tuple[FloatArray, FloatArray], alike: tuple[FloatArray, FloatArray]
-) -> Figure:
+def smoothing_error(column: Column, all_rows: Line, alike: Line, limits: tuple[float, float]) -> Figure:
     """Error of predicting each row by a weighted mean of its neighbours along a column, by width."""
-    return _by_width(column, all_rows, alike, "Squared error\n(variance = 1)", "Smoothing width")
+    return _by_width(column, all_rows, alike, limits, "Squared error\n(variance = 1)", "Smoothing width")
 
 
 def _by_width(
-    column: Column,
-    all_rows: tuple[FloatArray, FloatArray],
-    alike: tuple[FloatArray, FloatArray],
-    y_label: str,
-    x_label: str,
+    column: Column, all_rows: Line, alike: Line, limits: tuple[float, float], y_label: str, x_label: str
 ) -> Figure:
     figure, (axes,) = frame()
     axes.axhline(1, color=INK, linewidth=0.7, linestyle=":")
     axes.plot(*all_rows, "o-", color=BLUE, markersize=3, markeredgewidth=0)
     if len(alike[0]):
         axes.plot(*alike, "s--", color=RED, markersize=3, markeredgewidth=0, linewidth=1.0)
-    lowest = min(float(y.min(initial=1.0)) for _, y in (all_rows, alike))
-    axes.set_ylim(min(0.05, 0.6 * lowest), 3)
+    axes.set_ylim(*limits)
     logarithmic(axes, "x")
     logarithmic(axes, "y")
     axes.set_xlabel(f"{x_label} ({column.unit or shown(column.name, 26)})")
@@ -146,14 +141,14 @@ def fit(column: Column, target: str, x: FloatArray, y: FloatArray, curve: Curve)
     axes.plot(_moment(column, curve.x), curve.mean, color=BLUE, linewidth=1.1, label="mean")
     points(axes, _moment(column, x[some]), y[some], size=2.2)
     axes.plot([], [], "o", color=INK, markersize=2.4, alpha=0.6, label="rows")
-    axes.legend(loc="best", ncols=3)
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2)
     axes.set_ylabel(shown(target))
     _along(axes, column)
     return figure
 
 
 @picture
-def words(column: Column, target: str, parts: Sequence[Curve], left: tuple[FloatArray, FloatArray]) -> Figure:
+def words(column: Column, target: str, parts: Sequence[Curve], left: Line) -> Figure:
     """The words of the kernel one below the other, each a function of its own; last, what they leave."""
     figure, axes = frame((WIDE[0], 40 + 105 * (len(parts) + 1)), len(parts) + 1, sharex=True)
     for i, part in enumerate(parts):
@@ -223,9 +218,10 @@ def calibration(pit: FloatArray) -> Figure:
     expected = 1 / bins
     spread = 1.96 * np.sqrt(expected * (1 - expected) / len(pit))
     share = np.histogram(pit, bins, (0, 1))[0] / len(pit)
-    axes.axhspan(max(0.0, expected - spread), expected + spread, color=INK, alpha=0.12, linewidth=0)
     axes.bar((np.arange(bins) + 0.5) / bins, share, 0.92 / bins, color=BLUE, alpha=0.75, linewidth=0)
-    axes.axhline(expected, color=INK, linewidth=0.8, linestyle=":")
+    low, high = max(0.0, expected - spread), expected + spread
+    axes.axhspan(low, high, color=INK, alpha=0.14, linewidth=0, zorder=3)
+    axes.axhline(expected, color=INK, linewidth=0.8, linestyle=":", zorder=4)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, 0))
     axes.set_xlabel("Predicted probability of a lower value")
     axes.set_ylabel("Share of rows")
@@ -267,20 +263,20 @@ def level_effect(
 
 
 @picture
-def heat_map(columns: Sequence[str], names: Sequence[str], share: FloatArray) -> Figure:
+def heat_map(columns: Sequence[str], words: Sequence[tuple[str, str]], share: FloatArray) -> Figure:
     """How much of each word's variance comes from moving a column alone."""
-    figure, (axes,) = frame((150 + 105 * len(names), 52 + 19 * len(columns)))
+    figure, (axes,) = frame((150 + 105 * len(words), 52 + 19 * len(columns)))
     for (row, place), value in np.ndenumerate(share):
         shade = 0.04 + 0.66 * min(float(value), 1)
         axes.fill_between([place, place + 1], row, row + 1, color=BLUE, alpha=shade, linewidth=0)
         axes.text(place + 0.5, row + 0.5, f"{100 * value:.0f} %", ha="center", va="center")
     axes.grid(False)
-    axes.set_xlim(0, len(names))
+    axes.set_xlim(0, len(words))
     axes.set_ylim(len(columns), 0)
-    axes.set_xticks(np.arange(len(names)) + 0.5, [shown(text, 26) for text in names])
+    axes.set_xticks(np.arange(len(words)) + 0.5, [f"{word}\n{of_all}" for word, of_all in words])
     axes.set_yticks(np.arange(len(columns)) + 0.5, [shown(text, 22) for text in columns])
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    axes.set_xlabel("Word (share of the variance)")
+    axes.set_xlabel("Word, and its share of the variance")
     axes.set_ylabel("Column")
     return figure

@@ -1,20 +1,17 @@
-"""From a suggestion to its pictures: what is evaluated where, and which columns are shown."""
+"""The fit of a suggestion, drawn: what is evaluated where, and which columns are shown."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import torch
 
-from kitt import data, features
-from kitt.caption import subsets
-from kitt.data import FloatArray, Standardiser
+from kitt import data
+from kitt.data import FloatArray
 from kitt.explain import Explanation
-from kitt.explain.prose import number, percent
+from kitt.explain.prose import percent
 from kitt.report import figures
 from kitt.report.canvas import Svg
 from kitt.report.content import LeftOut
@@ -24,21 +21,11 @@ from kitt.suggest import Suggestion
 MOST_COLUMNS = 6
 MOST_ROWS_OF_HEAT_MAP = 12
 _FEW = 6  # values of a column up to which its effect is shown as points
-_FEWEST_NEIGHBOURS = 0.2  # mean weight below which smoothing says nothing
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What the network saw along one column."""
-
-    column: str
-    guess: str  # of the lengthscale, in units
-    pictures: tuple[Svg, Svg, Svg]
 
 
 @dataclass(frozen=True, eq=False)
 class Gallery:
-    """The pictures of one report."""
+    """The pictures of one fit."""
 
     suggestion: Suggestion
     explanation: Explanation
@@ -58,54 +45,6 @@ class Gallery:
 
     def _places(self, column: data.Column) -> list[int]:
         return [self.suggestion.dataset.names.index(output) for output in column.outputs]
-
-    # --- the evidence
-
-    def evidence(self) -> Iterator[Evidence]:
-        seen, scales = self._seen()
-        roughness = self.suggestion.captions.roughness
-        for column in self.active:
-            d = self._places(column)[0]
-            guess = "" if roughness is None else number(scales[d] / roughness[d])
-            axis = Column(column.outputs[0], "days" if column.kind == "date" else "")
-            yield Evidence(column.outputs[0], guess, self._evidence_pictures(axis, seen, d, float(scales[d])))
-
-    def _seen(self) -> tuple[features.Curves, FloatArray]:
-        """The curves of all columns, averaged over the subsets of rows that the network saw, and the columns' scales."""
-        table, seed = self.suggestion.dataset, self.suggestion.options.random_state
-        found = subsets(table.X, table.y, seed)
-        chosen: list[Any] = [slice(None)] if found is None else list(found)
-        scales = [Standardiser.fit(table.X[rows], table.y[rows]) for rows in chosen]
-        pairs = list(zip(scales, chosen, strict=True))
-        X = torch.from_numpy(np.stack([s.transform_x(table.X[rows]) for s, rows in pairs])).float()
-        y = torch.from_numpy(np.stack([s.transform_y(table.y[rows]) for s, rows in pairs])).float()
-        with torch.inference_mode():
-            columns, _ = features.describe(features.prepare(X, y))
-            return features.curves(columns.mean(0, keepdim=True)), np.mean([s.x_scale for s in scales], axis=0)
-
-    def _evidence_pictures(self, axis: Column, seen: features.Curves, d: int, scale: float) -> tuple[Svg, Svg, Svg]:
-        frequency = np.array(features.FREQUENCIES) / scale
-        power, neighbours = seen.power[0, d].numpy(), seen.neighbours[0, d].numpy()
-        widths, inside = (np.array(column) for column in zip(*features.PASSES, strict=True))
-        told = neighbours > _FEWEST_NEIGHBOURS
-        alike = inside & told & (self.suggestion.dataset.d > 1)
-
-        def split(values: torch.Tensor) -> list[tuple[FloatArray, FloatArray]]:
-            y = values[0, d, 0].numpy()
-            return [(scale * widths[which], y[which]) for which in (told & ~inside, alike)]
-
-        return (
-            figures.spectrum(axis, frequency, power[0], power[1], self._periods(axis.name)),
-            figures.variogram(axis, *split(seen.variogram)),
-            figures.smoothing_error(axis, *split(seen.error)),
-        )
-
-    def _periods(self, column: str) -> list[float]:
-        """At which the fitted kernel repeats along a column that matters to the word."""
-        effects = [e for part in self.explanation.parts if part.share > 0.01 for e in part.active if e.column == column]
-        return [period for effect in effects for period in effect.periods]
-
-    # --- the fit
 
     @property
     def is_line(self) -> bool:
@@ -157,7 +96,7 @@ class Gallery:
                 typical[self._places(column)] = patterns[counts.argmax()]
         drawn = [(column, *self._effect(column, typical)) for column in self.active]
         ends = np.array([(curve.low.min(), curve.high.max()) for _, curve, _ in drawn])
-        margin = 0.05 * (ends[:, 1].max() - ends[:, 0].min())
+        margin = 0.05 * (ends[:, 1].max() - ends[:, 0].min()) or 1.0
         limits = (float(ends[:, 0].min() - margin), float(ends[:, 1].max() + margin))
         return [self._effect_picture(*item, limits) for item in drawn]
 
@@ -189,12 +128,16 @@ class Gallery:
         rows = self.suggestion.dataset.X[:, self._places(column)[0]]
         return figures.effect(axis, self.target, curve, rows, limits)
 
-    def heat_map(self) -> Svg:
+    def heat_map(self) -> Svg | None:
+        """Columns and words; None where no word is a function of columns."""
         columns = [effect.column for effect in self.explanation.columns[:MOST_ROWS_OF_HEAT_MAP]]
         parts = self.explanation.parts
+        if not parts:
+            return None
         together = [{effect.column: effect.sensitivity for effect in self.explanation.columns}] * (len(parts) > 1)
         by_word = [{effect.column: effect.sensitivity for effect in part.effects} for part in parts] + together
-        names = [f"{part.word}\n{percent(part.share)}" for part in parts] + ["all words"] * (len(parts) > 1)
+        names = [(str(part.word), percent(part.share)) for part in parts]
+        names += [("all words", percent(1 - self.explanation.noise.share))] * (len(parts) > 1)
         share = np.array([[word.get(column, 0.0) for word in by_word] for column in columns])
         return figures.heat_map(columns, names, share)
 

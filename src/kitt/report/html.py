@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import time
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -17,8 +19,11 @@ from kitt.errors import InvalidInputError
 from kitt.explain import explain
 from kitt.explain.prose import number, percent
 from kitt.report import content
+from kitt.report.evidence import evidence
 from kitt.report.gallery import Gallery
 from kitt.suggest import Suggestion
+
+_UNREADABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def render_report(
@@ -30,7 +35,7 @@ def render_report(
     instead of holding them, and has no inline script or style at all, for pages with a strict content policy.
     """
     began = time.perf_counter()
-    explanation, left_out = explain(suggestion), content.left_out(suggestion)
+    explanation, left_out = replace(explain(suggestion), caveats=()), content.left_out(suggestion)  # told as cautions
     facts = _facts(suggestion) | {
         "title": title,
         "script_url": script_url,
@@ -39,11 +44,7 @@ def render_report(
         "left_out": left_out,
         **_pictures(Gallery(suggestion, explanation, left_out)),
     }
-    facts["settings"] = [
-        *content.settings(suggestion),
-        ("seconds, report", f"{time.perf_counter() - began:.2f}"),
-        ("date", time.strftime("%Y-%m-%d")),
-    ]
+    facts["settings"] = list(content.settings(suggestion, time.perf_counter() - began))
     return _environment().get_template("report.html").render(facts)
 
 
@@ -52,7 +53,7 @@ def write_report(suggestion: Suggestion, path: str | os.PathLike[str], title: st
     text = render_report(suggestion, title)
     try:
         with replacing(Path(path)) as file:
-            file.write(text.encode("utf-8", "replace"))
+            file.write(text.encode())
     except OSError as error:
         raise InvalidInputError(f"cannot write {path}: {error.strerror}") from error
 
@@ -72,6 +73,8 @@ def _facts(suggestion: Suggestion) -> dict[str, Any]:
         "candidates": content.candidates(suggestion),
         "plain": None if plain is None else str(plain.expression),
         "gain": content.gain_over_plain(suggestion),
+        "weights": suggestion.options.weights,
+        "seen": content.seen(suggestion),
         "words": content.likely_words(suggestion),
         "cautions": content.cautions(suggestion),
         "parameters": content.parameters(model.best),
@@ -81,7 +84,7 @@ def _facts(suggestion: Suggestion) -> dict[str, Any]:
 
 def _pictures(gallery: Gallery) -> dict[str, Any]:
     return {
-        "evidence": list(gallery.evidence()),
+        "evidence": evidence(gallery.suggestion, gallery.explanation, gallery.active),
         "line": gallery.line() if gallery.is_line else None,
         "diagnostics": gallery.diagnostics(),
         "effects": [] if gallery.is_line else gallery.effects(),
@@ -91,7 +94,18 @@ def _pictures(gallery: Gallery) -> dict[str, Any]:
 
 @cache
 def _environment() -> Environment:
-    loader = PackageLoader("kitt.report")
-    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made = Environment(
+        loader=PackageLoader("kitt.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_readable,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     made.filters |= {"number": number, "percent": percent}
     return made
+
+
+def _readable(value: Any) -> Any:
+    """Text without what no page can show: control characters, and halves of characters."""
+    return _UNREADABLE.sub("\ufffd", value) if type(value) is str else value
