@@ -106,7 +106,7 @@ def test_a_cluster(run, folder) -> None:
 
 def test_defaults_are_those_of_the_pipeline() -> None:
     names = {"seed": "random_state"}
-    for command in (commands.suggest, commands.fit):
+    for command in (commands.suggest, commands.fit, commands.report):
         for name, parameter in inspect.signature(command).parameters.items():
             name = names.get(name, name)
             if name in Options.__dataclass_fields__:

@@ -1,30 +1,24 @@
-"""The commands for tables and models: parsing and printing only. Each imports what it needs when it runs."""
+"""The commands for tables and models: parsing only. Each imports what it needs when it runs; `screen` prints."""
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from kitt.errors import InvalidInputError, KittError
+from kitt.screen import bar, console, errors, notes, print_captions, print_explanation, print_fits, write
 
 if TYPE_CHECKING:
-    from kitt.explain import Explanation
     from kitt.suggest import Suggestion
 
 TABLES = (".csv", ".tsv", ".txt", ".dat", ".data", ".parquet", ".gz")  # what is read of a directory
 
 app = typer.Typer()
-console = Console()
-errors = Console(stderr=True)
 
 Target = Annotated[str | None, typer.Option("--target", "-t", help="Column to predict; without it, the last.")]
 K = Annotated[int, typer.Option("-k", help="Kernels that the network names.", min=1)]
@@ -81,7 +75,7 @@ def suggest(
             name = f"{record['table']}: " if len(paths) > 1 else ""
             errors.print(f"[bold red]error:[/] {escape(name + record['error'])}", highlight=False, soft_wrap=True)
         else:
-            _print_captions(record)
+            print_captions(record)
     if failed:
         raise typer.Exit(2)
 
@@ -130,24 +124,6 @@ def _record(
         return {"table": path, "error": str(error)}
 
 
-def _print_captions(record: dict[str, Any]) -> None:
-    about = f"{record['rows']} rows, {len(record['columns'])} columns, target '{record['target']}'"
-    console.print(f"{record['table']}: {about}", markup=False, highlight=False, soft_wrap=True)
-    grid = Table(
-        "kernel", "probability", *(["expected loss"] if record["captions"][0]["expected_loss"] is not None else [])
-    )
-    for caption in record["captions"]:
-        loss = caption["expected_loss"]
-        grid.add_row(caption["expression"], f"{caption['probability']:.1%}", *([] if loss is None else [f"{loss:.3f}"]))
-    console.print(grid)
-    _notes(record["warnings"])
-
-
-def _notes(texts: Iterable[str]) -> None:
-    for text in texts:
-        errors.print(f"[dim]note:[/] {escape(text)}", highlight=False, soft_wrap=True)
-
-
 # --- fit -----------------------------------------------------------------------------------------------------------------
 
 
@@ -185,7 +161,7 @@ def fit(
     if not out.parent.is_dir():
         raise InvalidInputError(f"cannot write {out}: there is no directory {out.parent}")
     dataset = Dataset.read(table, target, drop_missing, exclude or ())
-    with _bar() as progress:
+    with bar() as progress:
         suggestion = suggest_dataset(dataset, options, progress=progress)
     suggestion.save(out, rows)
     explanation = explain(suggestion)
@@ -193,7 +169,7 @@ def fit(
         record = {"table": table, "model": str(out), **suggestion.to_dict(), "explanation": explanation.to_dict()}
         print(json.dumps(record))
         return
-    _print_fits(suggestion)
+    print_fits(suggestion)
     console.print(f"\n{explanation.text}\n", markup=False, highlight=False)
     console.print(f"model in {out}", markup=False, highlight=False, soft_wrap=True)
 
@@ -229,39 +205,10 @@ def report(
     if not out.parent.is_dir():
         raise InvalidInputError(f"cannot write {out}: there is no directory {out.parent}")
     dataset = Dataset.read(table, target, drop_missing, exclude or ())
-    with _bar() as progress:
+    with bar() as progress:
         suggestion = suggest_dataset(dataset, options, progress=progress)
     write_report(suggestion, out, None if table == "-" else Path(table).name)
     console.print(f"report in {out}", markup=False, highlight=False, soft_wrap=True)
-
-
-@contextmanager
-def _bar() -> Iterator[Callable[[str, float], None]]:
-    """A bar on standard error, gone when it is done; nothing where there is no terminal."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
-        task = bar.add_task("", total=1.0)
-        yield lambda what, share: bar.update(task, completed=share, description=what)
-
-
-def _print_fits(suggestion: Suggestion) -> None:
-    record = suggestion.to_dict()
-    said = {caption["expression"]: caption["probability"] for caption in record["captions"]}
-    grid = Table("weight", "kernel", "network says", "left-out log density a row", "seconds")
-    for kernel in sorted(record["kernels"], key=lambda kernel: -kernel["weight"]):
-        said_of = "plain" if kernel["is_plain"] else f"{_said(said, kernel['expression']):.1%}"
-        density = f"{kernel['loo_log_density'] / record['rows']:.3f}"
-        grid.add_row(f"{kernel['weight']:.1%}", kernel["expression"], said_of, density, f"{kernel['seconds']:.1f}")
-    console.print(grid)
-    _notes([*record["warnings"], *record["failures"]])
-
-
-def _said(captions: dict[str, float], expression: str) -> float:
-    """The network's probability of a sum, whatever its order."""
-    words = set(expression.split(" + "))
-    return next((p for said, p in captions.items() if set(said.split(" + ")) == words), 0.0)
 
 
 # --- predict -------------------------------------------------------------------------------------------------------------
@@ -290,15 +237,15 @@ def predict(
 
     levels = _levels(quantiles)
     fitted = load(model)
-    frame, notes = read_table(table)
-    _notes([*notes, *fitted.encoding.encode(frame)[1]])
+    frame, read = read_table(table)
+    notes([*read, *fitted.encoding.encode(frame)[1]])
     mean, std = fitted.predict(frame, not function)
     columns = {
         f"q{100 * level:g}": q for level, q in zip(levels, fitted.quantiles(frame, levels, not function).T, strict=True)
     }
     result = pd.DataFrame({"mean": mean, "std": std, **columns})
     text = result.to_json(orient="records", lines=True) if as_json else result.to_csv(index=False)
-    _write(out, str(text))
+    write(out, str(text))
 
 
 def _levels(text: str) -> list[float]:
@@ -306,16 +253,6 @@ def _levels(text: str) -> list[float]:
         return [float(part) for part in text.split(",") if part.strip()]
     except ValueError:
         raise InvalidInputError(f"expected levels between 0 and 1, such as 0.05,0.95; got '{text}'") from None
-
-
-def _write(out: Path | None, text: str) -> None:
-    if out is None:
-        sys.stdout.write(text)
-        return
-    try:
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InvalidInputError(f"cannot write {out}: {error.strerror}") from error
 
 
 # --- explain and export --------------------------------------------------------------------------------------------------
@@ -331,18 +268,7 @@ def explain(model: ModelFile, as_json: AsJson = False) -> None:
     if as_json:
         print(json.dumps(explanation.to_dict()))
     else:
-        _print_explanation(explanation)
-
-
-def _print_explanation(explanation: Explanation) -> None:
-    console.print(f"{explanation.text}\n", markup=False, highlight=False)
-    grid = Table("word", "share of variance", "spread", "columns, with what each moves alone")
-    for part in explanation.parts:
-        columns = ", ".join(f"{effect.column} {effect.sensitivity:.0%}" for effect in part.active)
-        grid.add_row(str(part.word), f"{part.share:.1%}", f"{part.spread:.3g}", escape(columns))
-    noise = explanation.noise
-    grid.add_row("noise", f"{noise.share:.1%}", f"{noise.level:.3g}", escape(noise.column or ""))
-    console.print(grid)
+        print_explanation(explanation)
 
 
 @app.command(
@@ -359,7 +285,7 @@ def export(
     """Write a fitted kernel as source for another library, which runs without this one."""
     from kitt.model import load
 
-    _write(out, load(model).code(to, component))
+    write(out, load(model).code(to, component))
 
 
 # --- demo ----------------------------------------------------------------------------------------------------------------
@@ -379,11 +305,11 @@ def demo(
 
     frame = load_diabetes(as_frame=True, scaled=False).frame
     dataset = Dataset.from_frame(frame.rename(columns={"target": "progress"}))
-    with _bar() as progress:
+    with bar() as progress:
         suggestion = suggest_dataset(dataset, Options(deadline=deadline), progress=progress)
-    _print_captions({"table": "diabetes", **suggestion.to_dict(), "warnings": []})
-    _print_fits(suggestion)
-    _print_explanation(explain(suggestion))
+    print_captions({"table": "diabetes", **suggestion.to_dict(), "warnings": []})
+    print_fits(suggestion)
+    print_explanation(explain(suggestion))
     suggestion.save(out / "demo-model.json")
     console.print(f"model in {out / 'demo-model.json'}: try kitt explain, kitt export --to gpytorch", highlight=False)
     if report := _report(suggestion, out / "demo-report.html"):
