@@ -71,6 +71,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         docs_url=None,  # they come from a CDN
         redoc_url=None,
     )
+    app.state.queue = queue
     app.add_middleware(Guard, settings=settings)
     app.add_exception_handler(KittError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)

@@ -112,7 +112,8 @@ class Guard:
             message = await receive()
             total += len(message.get("body", b""))
             if total > self.settings.max_bytes:
-                await _drain(receive, _DRAIN * self.settings.max_bytes)
+                if message.get("more_body"):
+                    await _drain(receive, _DRAIN * self.settings.max_bytes)
                 raise too_large(self.settings.max_bytes)
             return message
 

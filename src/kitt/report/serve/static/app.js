@@ -7,6 +7,7 @@ let limits = { max_bytes: Infinity }; // what the server takes
 let file = null; // the table in view
 let facts = null; // what the server says about it
 let source = null; // events of the job in view
+let clock = null; // when its fit began
 let asked = 0; // numbers the questions, so that a late answer is not taken for the latest
 
 // --- small tools
@@ -27,6 +28,7 @@ function show(view, title) {
   for (const id of ["start", "table", "job"]) $(id).hidden = id !== view;
   if (view !== "job") $("report").hidden = true;
   if (view === "start") $("captions").hidden = true;
+  $("another").hidden = view === "start";
   document.title = title ? `${title} · KITT` : "KITT";
   complain("");
 }
@@ -156,10 +158,10 @@ async function suggest() {
   }
 }
 
-function showCaptions({ captions, target, seconds, warnings }) {
+function showCaptions({ captions, target, seconds, warnings }, isFitting = false) {
   $("captions").hidden = false;
   $("captions").classList.remove("stale");
-  $("captions-facts").textContent = `Likely kernels of ${target}, after ${(1000 * seconds.caption).toFixed(0)} ms; nothing is fitted yet.`;
+  $("captions-facts").textContent = `Likely kernels of ${target}, after ${(1000 * seconds.caption).toFixed(0)} ms; ${isFitting ? "the fits will tell" : "nothing is fitted yet"}.`;
   const ranked = [...captions].sort((a, b) => b.probability - a.probability);
   $("bars").replaceChildren(...ranked.map(({ expression, probability }) => {
     const row = element("tr");
@@ -218,17 +220,24 @@ function showJob(job) {
   $("job-title").textContent = { done: `The kernel of ${captions.target}`, failed: "No kernel", cancelled: "Cancelled" }[state] ?? `Fitting ${captions.target}`;
   $("job-facts").textContent = `${job.name}: ${counted(captions.rows, "row")}, ${counted(captions.columns.length, "input")}`;
   $("progress").hidden = !["queued", "running"].includes(state);
-  $("bar").value = job.share;
+  $("job-title").classList.toggle("visually-hidden", state === "done"); // the report has its own
+  $("job-facts").hidden = state === "done";
+  $("bar").value = Math.max(job.share, 0.02);
   const line = job.place === 1 ? "Next in the queue." : `Number ${job.place} in the queue.`;
   const what = state === "queued" ? line : `${job.what[0].toUpperCase()}${job.what.slice(1)}`;
   if ($("what").textContent !== what) $("what").textContent = what;
-  $("clock").textContent = state === "running" ? `${job.seconds.toFixed(0)} s` : "";
-  showCaptions(captions);
+  clock = state === "running" ? performance.now() - 1000 * job.seconds : null;
+  tick();
+  showCaptions(captions, true);
   $("captions").hidden = state === "done";
   if (state === "failed") complain(job.error.message);
   if (state === "cancelled") complain("This job was stopped, and its data are forgotten.");
   $("downloads").hidden = state !== "done";
   if (state === "done") showResult(job);
+}
+
+function tick() {
+  $("clock").textContent = clock === null ? "" : `${((performance.now() - clock) / 1000).toFixed(0)} s`;
 }
 
 function showResult({ links }) {
@@ -329,5 +338,7 @@ $("question").addEventListener("change", suggest);
 $("question").addEventListener("submit", fit);
 $("cancel").addEventListener("click", cancel);
 $("report").addEventListener("load", fitFrame);
+setInterval(tick, 1000);
+for (const claim of document.querySelectorAll(".local")) claim.hidden = !["localhost", "127.0.0.1", "[::1]"].includes(location.hostname);
 showStart().catch((error) => complain(error.message));
 route();
