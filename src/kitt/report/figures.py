@@ -121,6 +121,9 @@ def _by_width(
     axes.plot(*all_rows, "o-", color=BLUE, markersize=3, markeredgewidth=0)
     if len(alike[0]):
         axes.plot(*alike, "s--", color=RED, markersize=3, markeredgewidth=0, linewidth=1.0)
+    if not len(all_rows[0]):
+        axes.set_xlim(0.1, 1)
+        axes.text(0.5, 0.5, "too few rows lie close together", ha="center", transform=axes.transAxes)
     axes.set_ylim(*limits)
     logarithmic(axes, "x")
     logarithmic(axes, "y")
