@@ -111,11 +111,16 @@ def test_expected_loss_chooses_words_that_cover_each_other():
     cost[0, 7] = cost[1, 5] = 3.0
     probabilities = torch.zeros(34, dtype=torch.float64)
     probabilities[0], probabilities[1] = 0.6, 0.4
-    candidates = [((i,), float(probabilities[i])) for i in range(34)]
-    chosen = module._least_expected_loss(candidates, probabilities, cost, 3)
-    assert chosen[0].expression.words[0].index == 3
-    assert {c.expression.words[0].index for c in chosen[1:]} == {5, 7}
-    assert math.isclose(chosen[0].expected_loss, 0.4, rel_tol=1e-6)
+    candidates = [((i,), float(probabilities[i]), 0.0) for i in range(34)]
+    chosen = [words for words, _, _ in module._covering(candidates, probabilities, cost, 3)]
+    assert chosen[0] == (3,)
+    assert set(chosen[1:]) == {(5,), (7,)}
+
+
+def test_prudence_prefers_a_likely_word_that_costs_little():
+    said = caption(*table(), k=34, model=STEM, head="classifier", ranking="prudent").captions
+    scores = [math.log(max(c.probability, 1e-12)) - c.expected_loss / module.PRUDENCE for c in said]
+    assert scores == sorted(scores, reverse=True)
 
 
 def test_rankings_differ_and_both_heads_answer():

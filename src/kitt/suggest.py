@@ -29,7 +29,7 @@ class Options:
     model: str = "default"  # checkpoint
     head: str = "decoder"
     search: str = "beam"
-    ranking: str = "expected-loss"
+    ranking: str = "prudent"
     weights: Weighting = "stacking"
     plain: bool = True  # also consider plain RBF-ARD and Matern52-ARD
     objective: str = "map"

@@ -17,7 +17,7 @@ import numpy as np
 from kitt.bench.datasets import Source, split
 from kitt.bench.runner import Cell, Line
 from kitt.bench.words import canonical, word_cell
-from kitt.caption import caption
+from kitt.caption import RANKINGS, caption
 from kitt.checkpoint import read_facts
 from kitt.grammar import WORDS
 
@@ -33,13 +33,13 @@ class Adviser:
 
     model: str = "default"
     head: str = "classifier"
-    ranking: str = "expected-loss"
+    ranking: str = "prudent"
 
     def __str__(self) -> str:
         return f"{self.model}, {self.head}, {self.ranking}"
 
 
-ADVISERS = [(head, ranking) for head in ("classifier", "decoder") for ranking in ("expected-loss", "probability")]
+ADVISERS = [(head, ranking) for head in ("classifier", "decoder") for ranking in RANKINGS]
 
 
 def choices(
