@@ -254,6 +254,10 @@ def leave_one_out(posterior: Posterior, y: Tensor) -> LeaveOneOut:
 
 
 def draw(K: Tensor, generator: torch.Generator) -> Tensor:
-    """One exact draw from N(0, K) for each matrix of a batch, (..., N)."""
+    """One exact draw from N(0, K) for each matrix of a batch, (..., N).
+
+    Through the correlation matrix, so that points of very different variance do not spoil each other's digits.
+    """
     normal = torch.randn(*K.shape[:-1], 1, generator=generator, dtype=K.dtype, device=K.device)
-    return (cholesky(K, "the simulated kernel") @ normal).squeeze(-1)
+    scale = torch.diagonal(K, dim1=-2, dim2=-1).clamp_min(torch.finfo(K.dtype).tiny).sqrt().unsqueeze(-1)
+    return (scale * (cholesky(K / scale / scale.mT, "the simulated kernel") @ normal)).squeeze(-1)
