@@ -1,0 +1,39 @@
+"""The shipped networks say what they said when they were shipped, and what anybody can see in plain tables."""
+
+import json
+
+import numpy as np
+import pytest
+
+from golden.regenerate import FILE, said, tables
+from kitt.caption import caption
+
+GOLDEN = json.loads(FILE.read_text())
+
+
+@pytest.fixture(scope="module")
+def now():
+    return said()
+
+
+def test_the_same_networks_are_bundled(now):
+    assert now.keys() == GOLDEN.keys(), "weights changed: run tests/golden/regenerate.py and read the difference"
+
+
+@pytest.mark.parametrize(("model", "table"), [(m, t) for m, answers in GOLDEN.items() for t in answers])
+def test_captions_are_as_shipped(now, model, table):
+    assert [text for text, _ in now[model][table]] == [text for text, _ in GOLDEN[model][table]]
+    assert np.allclose([p for _, p in now[model][table]], [p for _, p in GOLDEN[model][table]], atol=0.02)
+
+
+def words_said(name: str, k: int = 3) -> str:
+    X, y = tables()[name]
+    return " + ".join(str(c.expression) for c in caption(X, y, k, head="classifier", ranking="probability").captions)
+
+
+@pytest.mark.parametrize(
+    ("table", "part"),
+    [("sine", "Periodic|Cosine"), ("plane", "Linear"), ("random walk", "Matern12"), ("white noise", "White")],
+)
+def test_what_anybody_can_see(table, part):
+    assert any(p in words_said(table) for p in part.split("|"))
