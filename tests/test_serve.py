@@ -6,7 +6,10 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -258,6 +261,33 @@ def test_the_queue(slow: Server) -> None:
     eventually(lambda: not is_alive(pid))  # nobody listens any more
     slow.error(slow.http.get(f"/api/jobs/{second['id']}"), 404)
     slow.error(slow.http.get(f"/api/jobs/{third['id']}"), 404)  # nor does anybody ask for this one
+
+
+def test_ctrl_c_ends_the_command_and_its_fits() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "kitt.cli", "serve", "--port", str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert f"http://127.0.0.1:{port}" in process.stdout.readline()
+        patient = httpx.HTTPTransport(retries=8)  # the address is told before it answers
+        http = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE, transport=patient)
+        job = http.post("/api/fit", json=LONG).json()
+        with http.stream("GET", job["links"]["events"]) as events:
+            states = []
+            for line in events.iter_lines():
+                if line.startswith("data: "):
+                    states.append(json.loads(line[6:])["state"])
+                if len(states) == 1:
+                    process.send_signal(signal.SIGINT)
+        assert states[-1] == "cancelled"
+        assert process.wait(PATIENCE) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+    finally:
+        process.kill()
 
 
 def test_an_expired_job_is_forgotten() -> None:

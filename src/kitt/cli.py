@@ -85,16 +85,17 @@ def serve(
     from kitt.errors import MissingExtraError
 
     try:
-        import uvicorn
-
-        from kitt.report.serve.app import create_app
+        from kitt.report.serve.app import create_app, serve
         from kitt.report.serve.settings import Settings
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "fastapi", "serve", "the page") from error
     bounds = {"max_rows": max_rows, "max_columns": max_columns, "max_bytes": int(max_mb * 1e6)}
-    page = create_app(Settings(host=host, port=port, jobs=jobs, model=network, **bounds))
+    settings = Settings(host=host, port=port, jobs=jobs, model=network, **bounds)
+    page = create_app(settings)
     console.print(f"http://{f'[{host}]' if ':' in host else host}:{port}  (stop with Ctrl+C)", highlight=False)
-    uvicorn.run(page, host=host, port=port, log_level="warning", server_header=False, timeout_graceful_shutdown=1)
+    if host not in ("127.0.0.1", "localhost", "::1"):
+        errors.print("[dim]note:[/] there are no passwords: whoever can reach this address can use it", highlight=False)
+    serve(page, settings)
 
 
 @app.command(rich_help_panel=PANEL)

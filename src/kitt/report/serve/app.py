@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from importlib.metadata import version
 from importlib.resources import files
+from socket import socket
 from typing import Any
 
+import uvicorn
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
@@ -80,6 +82,29 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.include_router(_tables(Desk(settings, queue)), prefix="/api")
     app.include_router(_jobs(queue), prefix="/api")
     return app
+
+
+class _Server(uvicorn.Server):
+    """Ends the fits, and with them the streams of events, before it waits for its clients to leave."""
+
+    async def shutdown(self, sockets: list[socket] | None = None) -> None:
+        await self.config.loaded_app.state.queue.close()
+        await super().shutdown(sockets)
+
+
+def serve(app: FastAPI, settings: Settings) -> None:
+    """Answer until Ctrl+C."""
+    config = uvicorn.Config(
+        app,
+        settings.host,
+        settings.port,
+        log_level="warning",
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=1,
+    )
+    with suppress(KeyboardInterrupt):
+        _Server(config).run()
 
 
 # --- errors ---------------------------------------------------------------------------------------------------------------

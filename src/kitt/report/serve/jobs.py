@@ -6,11 +6,12 @@ import asyncio
 import multiprocessing
 import os
 import secrets
+import threading
 import time
-from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from kitt.data import Dataset
@@ -90,7 +91,6 @@ class Queue:
         self.settings = settings
         self._jobs: dict[str, Job] = {}
         self._running: set[asyncio.Task[None]] = set()
-        self._threads = ThreadPoolExecutor(settings.jobs, "kitt-job")
         # A server of forks has torch imported already, and unlike this process has no threads that a fork would lose.
         methods = multiprocessing.get_all_start_methods()
         self._context: Any = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
@@ -110,8 +110,7 @@ class Queue:
         for job in list(self._jobs.values()):
             job.end("cancelled", "the server stopped")
         if self._running:
-            await asyncio.wait(self._running, timeout=5)
-        self._threads.shutdown(wait=False)
+            await asyncio.wait(self._running, timeout=1)
         self._jobs.clear()
 
     # --- what clients do
@@ -178,22 +177,22 @@ class Queue:
         self._start_next()
 
     async def _run(self, job: Job) -> None:
-        loop = asyncio.get_running_loop()
-        ours, theirs = self._context.Pipe(duplex=False)
-        process = self._context.Process(target=worker.run, args=(theirs, job.task), daemon=True)
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=worker.run, args=(theirs,), daemon=True)
         try:
-            await loop.run_in_executor(self._threads, process.start)
+            await _threaded(process.start)
             job.process = process
             theirs.close()  # so that the end of the process is the end of the pipe
+            await _threaded(partial(ours.send, job.task))
             while not job.is_over:
-                job.take(*await loop.run_in_executor(self._threads, ours.recv))
+                job.take(*await _threaded(ours.recv))
         except (EOFError, OSError):
             job.error = ("WorkerDied", "the fit was stopped from outside; perhaps memory ran out: send fewer rows")
             job.end("failed", "failed")
         finally:
             if process.pid:
                 process.kill()
-                await loop.run_in_executor(self._threads, process.join)
+                await _threaded(process.join)
             ours.close()
 
     async def _sweep(self) -> None:
@@ -208,3 +207,28 @@ class Queue:
                     self.forget(job, "expired")
             for job in over[: -settings.max_kept]:
                 self.forget(job, "expired")
+
+
+async def _threaded(call: Callable[[], Any]) -> Any:
+    """The result of a call that blocks. Unlike one of an executor, its thread does not hold up the end of the server."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if future.cancelled():
+            return
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+    def work() -> None:
+        try:
+            result, failure = call(), None
+        except Exception as error:
+            result, failure = None, error
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(settle, result, failure)
+
+    threading.Thread(target=work, name="kitt-job", daemon=True).start()
+    return await future

@@ -38,15 +38,16 @@ class Results:
     code: dict[str, str]  # library -> source
 
 
-def run(pipe: Connection, task: Task) -> None:
-    """Work, telling the pipe; if nobody holds its other end any more, stop."""
+def run(pipe: Connection) -> None:
+    """Work on the task that comes through the pipe, and tell it how far; if nobody holds its other end any more, stop."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the server, which then ends its workers
     try:
+        task: Task = pipe.recv()
         import torch
 
         torch.set_num_threads(task.threads)
         _tell(pipe, "done", _results(pipe, task))
-    except BrokenPipeError:
+    except (EOFError, ConnectionError):
         return
     except KittError as error:
         _tell(pipe, "failed", (type(error).__name__, str(error)))

@@ -134,7 +134,7 @@ function question() {
   form.append("drop_missing", $("drop-missing").checked);
   for (const box of $("inputs").querySelectorAll("input")) {
     const isTarget = box.value === $("target").value;
-    box.disabled = isTarget;
+    box.parentElement.hidden = isTarget;
     if (!box.checked && !isTarget) form.append("exclude", box.value);
   }
   return form;
