@@ -332,4 +332,3 @@ def merge_orders(found: Sequences) -> Sums:
             order, best, total = merged.get(key, (words, p, 0.0))
             merged[key] = (words if p > best else order, max(p, best), total + p)
     return {key: (order, total) for key, (order, _, total) in merged.items()}
-

@@ -23,7 +23,9 @@ app = typer.Typer()
 Target = Annotated[str | None, typer.Option("--target", "-t", help="Column to predict; without it, the last.")]
 K = Annotated[int, typer.Option("-k", help="Kernels that the network names.", min=1)]
 Network = Annotated[str, typer.Option("--model", help="Trained network: a bundled one (see `kitt model`) or a file.")]
-Ranking = Annotated[str, typer.Option(help="prudent: probability discounted by what an error costs; probability; or expected-loss.")]
+Ranking = Annotated[
+    str, typer.Option(help="prudent (probability, less what an error costs), probability or expected-loss.")
+]
 DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")]
 Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Column to ignore; may be repeated.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON, for programs.")]
