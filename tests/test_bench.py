@@ -272,6 +272,15 @@ def test_score_grid(canned: list[Line], tmp_path: Path) -> None:
     assert rows["yacht"]["paper: rbf-ard"] == "-0.34 (0.02)"
     assert "| yacht |" in grid.markdown()
     assert tables.paper_columns(None, "nlpd.csv") == {}
+    targets = tables.targets_grid(canned, {"nlpd": tables.paper_columns(tmp_path, "nlpd.csv")})
+    found = {row[0]: row[1:] for row in targets.rows}
+    assert found["nlpd: mean below that of rbf-ard"] == ("3", "3", "")
+    assert found["nlpd: within a standard error of rbf-shifted-noise"] == (
+        "0",
+        "3",
+        "yacht, wine without copies, boston",
+    )
+    assert found["nlpd: within or below paper: rbf-ard"] == ("0", "1", "yacht")
 
 
 def test_comparisons(canned: list[Line]) -> None:
@@ -358,8 +367,9 @@ def test_regret() -> None:
     assert regret.regret(fits, ("Linear + RBF",)) is None
     said = {regret.Adviser(): {("yacht", 0): ("Matern12", "RBF", "Linear*RBF")}}
     rows = {row["who"]: row for row in regret.regret_table(groups, said)}
-    assert (rows["default, classifier, expected-loss"]["first"], rows["RBF always"]["first"]) == (0.2, 0.1)
-    assert rows["default, classifier, expected-loss"]["best_of_k"] == pytest.approx(0.1)
+    assert (rows["default, classifier, prudent"]["first"], rows["RBF always"]["first"]) == (0.2, 0.1)
+    assert rows["default, classifier, prudent"]["best_of_k"] == pytest.approx(0.1)
+    assert rows["default, classifier, prudent"]["bic_of_k"] == pytest.approx(0.8)
     assert rows["best BIC of 34 fits"]["first"] == pytest.approx(3.3)
     assert rows["best log posterior of 34 fits"]["first"] == 0.0
     assert rows["random word"]["first"] == pytest.approx(0.05 * (len(WORDS) - 1))
@@ -369,10 +379,10 @@ def test_regret() -> None:
 def test_robustness_compares_with_the_best_known() -> None:
     from kitt.bench.words import robustness
 
-    lines = [line for line in word_lines() if line["key"]["bench"] == "words"][:4]
+    lines = list(word_lines())[:4]
     better = [{**ln, "key": {**ln["key"], "seed": 1}, "result": {"log_posterior": 0.5}} for ln in lines]
     failed = {"key": {**lines[0]["key"], "seed": 2}, "status": "failed", "error": "FitError: no"}
-    report = robustness([*lines, *better, failed])
+    report = robustness([*lines, *better, failed, list(word_lines())[-1]])
     assert report["fits"] == 8
     assert len(report["failed"]) == 1
     assert report["below_best"]["seed 0"]["more than 1 nat"] == 3

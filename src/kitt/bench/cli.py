@@ -145,7 +145,7 @@ def regret(
     tables_ = list(dict.fromkeys(name for row in table for name in row["by_table"]))
     print_rows(
         [
-            {"who": row["who"], "first": row["first"], f"best of {k}": row["best_of_k"]}
+            {"who": row["who"], "first": row["first"], f"best of {k}": row["best_of_k"], "their BIC": row["bic_of_k"]}
             | {name: row["by_table"].get(name) for name in tables_}
             for row in table
         ],
@@ -221,9 +221,9 @@ def fit(
 @app.command()
 def table(
     files: Annotated[list[Path], typer.Argument(help="Files of JSON lines.")],
-    kind: Annotated[str, typer.Option(help="scores, pairs, ranks, strategies, time or weights.")] = "scores",
+    kind: Annotated[str, typer.Option(help="scores, pairs, ranks, strategies, time, weights or targets.")] = "scores",
     measure: Annotated[str, typer.Option(help="nlpd or rmse.")] = "nlpd",
-    method: Annotated[str, typer.Option(help="For the kind weights: whose models.")] = "kitt",
+    method: Annotated[str, typer.Option(help="For the kinds weights and targets: whose.")] = "kitt",
     rule: Annotated[str | None, typer.Option(help="paper, interpolation or extrapolation.")] = None,
     paper: Paper = None,
 ) -> None:
@@ -239,6 +239,9 @@ def table(
         "strategies": lambda: t.strategies_grid(lines, t.paper_columns(folder, "strategies_rmse.csv")),
         "time": lambda: t.time_grid(lines, t.paper_columns(folder, "selection_time.csv")),
         "weights": lambda: t.variant_grid(lines, measure, method),
+        "targets": lambda: t.targets_grid(
+            lines, {m: t.paper_columns(folder, f"{m}.csv") for m in ("nlpd", "rmse")}, method
+        ),
     }
     print(chosen(grids, kind, "table")().markdown())
 

@@ -146,17 +146,22 @@ def random_regret(fits: Fits, k: int = 1) -> float:
 def regret_table(
     groups: Mapping[Group, Fits], said: Mapping[Adviser, Mapping[Group, Choice]], k: int = 3
 ) -> list[dict[str, Any]]:
-    """A row for each who chooses: mean regret of the first choice and of the best of k, over all and table by table."""
+    """A row for each who chooses: mean regret of the first choice, of the best of k, and of that with the best BIC."""
     rows = [_row(str(adviser), groups, chosen, k) for adviser, chosen in said.items()]
     for name, choose in RIVALS.items():
         rows.append(_row(name, groups, {group: choose(fits) for group, fits in groups.items()}, k))
-    tables = list(dict.fromkeys(name for name, _ in groups))
-    first = {t: [random_regret(fits) for (name, _), fits in groups.items() if name == t] for t in tables}
-    three = {t: [random_regret(fits, 3) for (name, _), fits in groups.items() if name == t] for t in tables}
-    middle = {t: [_median(fits) for (name, _), fits in groups.items() if name == t] for t in tables}
-    rows.append(_summary("random word", first, three))
-    rows.append(_summary("median word", middle, {}))
+    rows.append(
+        _summary("random word", _each(groups, random_regret), _each(groups, lambda fits: random_regret(fits, k)))
+    )
+    rows.append(_summary("median word", _each(groups, _median)))
     return rows
+
+
+def _each(groups: Mapping[Group, Fits], regret: Callable[[Fits], float]) -> dict[str, list[float]]:
+    out: dict[str, list[float]] = defaultdict(list)
+    for (table, _), fits in groups.items():
+        out[table].append(regret(fits))
+    return out
 
 
 def _median(fits: Fits) -> float:
@@ -165,27 +170,33 @@ def _median(fits: Fits) -> float:
 
 
 def _row(name: str, groups: Mapping[Group, Fits], chosen: Mapping[Group, Choice], k: int) -> dict[str, Any]:
-    first: dict[str, list[float]] = defaultdict(list)
-    best: dict[str, list[float]] = defaultdict(list)
+    first, best, fitted = (defaultdict[str, list[float]](list) for _ in range(3))
     for group, fits in groups.items():
-        choice = chosen.get(group, ())
-        if (value := regret(fits, choice[:1])) is not None:
-            first[group[0]].append(value)
-        if len(choice) > 1 and (value := regret(fits, choice[:k])) is not None:
-            best[group[0]].append(value)
-    return _summary(name, first, best)
+        choice = chosen.get(group, ())[:k]
+        ranked = sorted((text for text in choice if text in fits), key=lambda text: fits[text]["bic"])
+        parts = [(first, choice[:1])] + [(best, choice), (fitted, tuple(ranked[:1]))] * (len(choice) > 1)
+        for out, part in parts:
+            if (value := regret(fits, part)) is not None:
+                out[group[0]].append(value)
+    return _summary(name, first, best, fitted)
 
 
-def _summary(name: str, first: Mapping[str, list[float]], best: Mapping[str, list[float]]) -> dict[str, Any]:
+def _summary(
+    name: str,
+    first: Mapping[str, list[float]],
+    best: Mapping[str, list[float]] | None = None,
+    fitted: Mapping[str, list[float]] | None = None,
+) -> dict[str, Any]:
     """Tables count alike, whatever the number of their splits."""
 
-    def mean(values: Mapping[str, list[float]]) -> float | None:
+    def mean(values: Mapping[str, list[float]] | None) -> float | None:
         return float(np.mean([np.mean(v) for v in values.values()])) if values else None
 
     return {
         "who": name,
         "first": mean(first),
         "best_of_k": mean(best),
+        "bic_of_k": mean(fitted),
         "by_table": {table: float(np.mean(values)) for table, values in first.items()},
-        "best_by_table": {table: float(np.mean(values)) for table, values in best.items()},
+        "best_by_table": {table: float(np.mean(values)) for table, values in (best or {}).items()},
     }

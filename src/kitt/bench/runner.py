@@ -101,7 +101,7 @@ def append(path: Path | str, line: Line) -> None:
 
 @dataclass(frozen=True)
 class Plan:
-    """Where to run cells. `jobs` 0 runs them here; otherwise in that many processes, or at a time on the cluster."""
+    """Where to run cells. `jobs` 0 runs them here; otherwise in that many processes, or all over the cluster."""
 
     jobs: int = 1
     backend: Literal["loky", "dask"] = "loky"
@@ -137,15 +137,15 @@ def measured(cells: Sequence[Cell], plan: Plan) -> Iterator[Line]:
     if plan.jobs == 0:
         yield from map(measure, cells)
         return
-    with _backend(plan):
+    with _backend(plan) as jobs:
         todo = dict(enumerate(cells))
         while todo:
             try:
-                for i, line in _parallel(list(todo.items()), plan.jobs):
+                for i, line in _parallel(list(todo.items()), jobs):
                     del todo[i]
                     yield line
             except _lost():
-                for i in list(todo)[: plan.jobs]:  # one of those under way took its process with it: which?
+                for i in list(todo)[:jobs]:  # one of those under way took its process with it: which?
                     yield _alone(todo.pop(i))
 
 
@@ -200,9 +200,10 @@ def _lost() -> tuple[type[Exception], ...]:
 
 
 @contextmanager
-def _backend(plan: Plan) -> Iterator[None]:
+def _backend(plan: Plan) -> Iterator[int]:
+    """Where joblib runs the cells, and how many are under way at a time: on a cluster, enough for all its threads."""
     if plan.backend == "loky":
-        yield
+        yield plan.jobs
         return
     try:
         from distributed import Client
@@ -211,4 +212,4 @@ def _backend(plan: Plan) -> Iterator[None]:
     from joblib import parallel_config
 
     with Client(plan.scheduler) as client, parallel_config("dask", client=client):
-        yield
+        yield max(plan.jobs, 2 * sum(client.ncores().values()))

@@ -96,7 +96,21 @@ def ranked_tables(scores: Scores) -> list[str]:
 
 # --- the paper's columns ---------------------------------------------------------------------------------------------
 
-Published = dict[str, dict[str, str]]  # method -> table -> as printed
+
+class Printed(str):
+    """A number of the paper as it stands there, with its value and its standard error."""
+
+    mean: float
+    error: float
+
+    @classmethod
+    def of(cls, row: Mapping[str, str]) -> Printed:
+        text = cls(row["printed"])
+        text.mean, text.error = float(row["mean"]), float(row["stderr"])
+        return text
+
+
+Published = dict[str, dict[str, Printed]]  # method -> table -> number
 
 
 def paper_columns(directory: Path | None, file: str) -> Published:
@@ -107,7 +121,7 @@ def paper_columns(directory: Path | None, file: str) -> Published:
     out: Published = defaultdict(dict)
     with path.open(encoding="utf-8", newline="") as lines:
         for row in csv.DictReader(lines):
-            out[f"paper: {PAPER_NAMES.get(row['method'], row['method'])}"][row["dataset"]] = row["printed"]
+            out[f"paper: {PAPER_NAMES.get(row['method'], row['method'])}"][row["dataset"]] = Printed.of(row)
     return dict(out)
 
 
@@ -236,3 +250,45 @@ def variant_grid(lines: Sequence[Line], measure: str, method: str) -> Grid:
     tables = list(dict.fromkeys(table for tables in by_variant.values() for table in tables))
     rows = [(t, *(cell_text(by_variant[name].get(t, {})) for name in names)) for t in tables]
     return Grid(f"{measure.upper()} of {method} by weighting", ("table", *names), tuple(rows))
+
+
+# --- what was promised -----------------------------------------------------------------------------------------------
+
+
+def targets_grid(lines: Sequence[Line], paper: Mapping[str, Published], method: str = "kitt") -> Grid:
+    """On how many tables a method is ahead of the others, keeps up with tree search, and reaches the paper's columns."""
+    rows = []
+    for measure in ("nlpd", "rmse"):
+        scores = collect(lines, measure)
+        own, tables = scores.get(method, {}), ranked_tables(scores)
+        for other in (m for m in scores if m != method):
+            rows.append((f"{measure}: mean below that of {other}", *_count(own, scores[other], tables, 0.0)))
+            rows.append((f"{measure}: within a standard error of {other}", *_count(own, scores[other], tables, 1.0)))
+        for column, values in paper.get(measure, {}).items():
+            shared = [table for table in values if own.get(table)]
+            good = [t for t in shared if mean_error(own[t].values())[0] <= values[t].mean + values[t].error]
+            rows.append(
+                (f"{measure}: within or below {column}", str(len(good)), str(len(shared)), _lacking(shared, good))
+            )
+    return Grid(f"targets of {method}", ("target", "tables", "of", "not on"), tuple(rows))
+
+
+def _count(
+    own: Mapping[str, Mapping[int, float]],
+    other: Mapping[str, Mapping[int, float]],
+    tables: Sequence[str],
+    slack: float,
+) -> tuple[str, str, str]:
+    """Tables on which the mean difference over shared splits is at most `slack` of its standard errors."""
+    shared = [t for t in tables if set(own.get(t, {})) & set(other.get(t, {}))]
+    good = []
+    for table in shared:
+        splits = set(own[table]) & set(other[table])
+        mean, error, count = mean_error(own[table][s] - other[table][s] for s in splits)
+        if mean <= (slack * error if count > 1 else 0.0):
+            good.append(table)
+    return str(len(good)), str(len(shared)), _lacking(shared, good)
+
+
+def _lacking(shared: Sequence[str], good: Sequence[str]) -> str:
+    return ", ".join(table for table in shared if table not in good)

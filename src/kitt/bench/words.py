@@ -88,7 +88,7 @@ def robustness(lines: Iterable[Line]) -> dict[str, Any]:
     groups: dict[tuple[Any, ...], list[tuple[str, float]]] = defaultdict(list)
     failed: list[str] = []
     by_setting: dict[str, list[float]] = defaultdict(list)
-    for line in lines:
+    for line in (line for line in lines if line["key"].get("bench") == "words"):
         key = line["key"]
         setting = ", ".join(f"{k} {v}" for k, v in {**key["options"], "seed": key["seed"]}.items())
         if line["status"] != "ok":
