@@ -284,7 +284,7 @@ def test_candidates_are_compared_with_the_plain_kernel(one: Suggestion) -> None:
 def test_parameters_are_in_units() -> None:
     fitted = kitt.fit("Linear", kitt.Dataset.from_frame(frame(30, 1)), random_state=0, **QUICK)
     told = content.parameters(fitted.kernel)
-    slope, zero = (float(value.replace(",", "")) for value in told.rows[0][1])
+    slope, zero = (float(value.replace(",", "").replace("−", "-")) for value in told.rows[0][1])
     x = np.array([[1.0], [7.0]])
     s = fitted.kernel.standardiser
     K = fitted.kernel.kernel.matrix(fitted.kernel.theta, torch.from_numpy(s.transform_x(x))).numpy() * s.y_scale**2

@@ -189,7 +189,8 @@ def parameters(kernel: FittedKernel) -> Parameters:
 
 def digits(value: float) -> str:
     """Three significant digits, without needless exponents."""
-    return f"{float(f'{value:.3g}'):,.12g}" if 1e-4 <= abs(value) < 1e7 else f"{value:.3g}"
+    text = f"{float(f'{value:.3g}'):,.12g}" if 1e-4 <= abs(value) < 1e7 else f"{value:.3g}"
+    return text.replace("-", "−")
 
 
 def _in_units(kernel: FittedKernel, slot: Slot, primitive: Primitive, value: FloatArray) -> tuple[str, str, FloatArray]:

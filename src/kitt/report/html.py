@@ -17,7 +17,7 @@ from kitt import export
 from kitt.checkpoint import replacing
 from kitt.errors import InvalidInputError
 from kitt.explain import explain
-from kitt.explain.prose import number, percent
+from kitt.explain.prose import percent
 from kitt.report import content
 from kitt.report.evidence import evidence
 from kitt.report.gallery import Gallery
@@ -102,7 +102,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"number": number, "percent": percent}
+    made.filters |= {"digits": content.digits, "percent": percent}
     return made
 
 
