@@ -1,0 +1,126 @@
+"""Fitting: what made the data is found again, the optimum is one, odd tables do no harm, large ones are sparse."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from kitt.data import Dataset
+from kitt.errors import InvalidInputError
+from kitt.fit import fit, fit_all
+from kitt.gp import Likelihood
+from kitt.grammar import Expression, parse
+from kitt.kernels import Kernel
+
+
+def drawn(
+    text: str, n: int = 120, d: int = 2, seed: int = 0, noise: float = 0.01
+) -> tuple[Dataset, Kernel, torch.Tensor]:
+    """A table drawn from a kernel with unit parameters, that kernel, and its parameters."""
+    generator = torch.Generator().manual_seed(seed)
+    kernel = Kernel(parse(text), d)
+    theta = torch.zeros(kernel.size, dtype=torch.float64)
+    theta[-1] = math.log(noise)
+    X = torch.randn(n, d, generator=generator, dtype=torch.float64)
+    K = kernel.matrix(theta, X) + torch.diag(kernel.noise(theta, X))
+    y = torch.linalg.cholesky(K) @ torch.randn(n, generator=generator, dtype=torch.float64)
+    return Dataset.from_arrays(X.numpy(), y.numpy()), kernel, theta
+
+
+@pytest.mark.parametrize("text", ["RBF", "Matern12", "Linear*RBF", "Matern52 + Linear", "Periodic"])
+def test_a_fit_is_at_least_as_likely_as_the_truth(text):
+    dataset, kernel, theta = drawn(text)
+    model = fit(text, dataset, objective="ml", random_state=0)
+    s = model.kernel.standardiser
+    y = torch.from_numpy(dataset.y - s.y_mean)
+    truth = float(Likelihood(kernel, torch.from_numpy(dataset.X), y).value(theta)) + dataset.n * math.log(s.y_scale)
+    assert model.log_marginal_likelihood > truth - 1.0
+    assert model.gradient_norm < 5.0
+    assert model.evaluations > 0
+
+
+def test_bic_loo_and_density_are_what_they_say():
+    dataset, *_ = drawn("RBF", n=60)
+    model = fit("RBF", dataset, random_state=0)
+    p = model.kernel.kernel.size
+    assert model.bic == pytest.approx(-2 * model.log_marginal_likelihood + p * math.log(60))
+    assert model.loo_log_density == pytest.approx(float(model.loo.log_density.sum()))
+    mean, variance = model.predict(dataset.X[:5])
+    expected = -0.5 * ((dataset.y[:5] - mean) ** 2 / variance + np.log(2 * np.pi * variance))
+    assert np.allclose(model.log_density(dataset.X[:5], dataset.y[:5]), expected)
+    assert (model.predict(dataset.X[:5], noisy=False)[1] < variance).all()
+
+
+def test_the_prior_pulls():
+    dataset, *_ = drawn("RBF", n=30)
+    ml, map_ = (fit("RBF", dataset, objective=o, random_state=0) for o in ("ml", "map"))
+    assert ml.log_marginal_likelihood >= map_.log_marginal_likelihood - 0.05
+    assert map_.log_posterior >= ml.log_posterior - 0.05
+
+
+def test_words_come_back_in_decreasing_order_of_variance():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (120, 1))
+    y = 10 * X[:, 0] + np.sin(6 * X[:, 0]) + 0.05 * rng.normal(size=120)
+    model = fit("RBF + Linear", Dataset.from_arrays(X, y), random_state=0)
+    assert str(model.expression) == "Linear + RBF"
+
+
+def test_growing_noise_is_found():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 4, (200, 1))
+    y = np.sin(X[:, 0]) + 0.3 * X[:, 0] * rng.normal(size=200)
+    dataset = Dataset.from_arrays(X, y)
+    plain, noisy = (fit(t, dataset, random_state=0) for t in ("RBF", "RBF + Linear*White"))
+    assert noisy.log_marginal_likelihood > plain.log_marginal_likelihood + 10
+    small, large = noisy.predict([[0.2], [3.8]])[1]
+    assert large > 4 * small
+
+
+def test_a_deadline_is_kept_and_said():
+    dataset, *_ = drawn("Matern52*Periodic", n=400, d=4)
+    model = fit("Matern52*Periodic", dataset, random_state=0, deadline=0.05)
+    assert not model.converged
+    assert any("deadline" in warning for warning in model.warnings)
+    assert np.isfinite(model.predict(dataset.X[:3])[0]).all()
+
+
+def test_same_seed_same_fit():
+    dataset, *_ = drawn("RBF*Cosine", n=50)
+    a, b = (fit("RBF*Cosine", dataset, random_state=3) for _ in range(2))
+    assert a.kernel.parameters == b.kernel.parameters
+
+
+@pytest.mark.parametrize("text", ["Linear", "Matern12", "Cosine", "Linear*White", "White", "Linear*Linear"])
+def test_repeated_rows_and_collinear_columns_do_no_harm(text):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(15, 1))
+    X = np.vstack([np.hstack([x, 2 * x, x**0 * rng.integers(0, 2, (15, 1))])] * 2)
+    y = np.concatenate([x[:, 0], x[:, 0] + 0.1])
+    models, failures = fit_all([text], Dataset.from_arrays(X, y), random_state=0)
+    assert len(models) + len(failures) == 1
+    for model in models:
+        assert all(np.isfinite(part).all() for part in model.predict(X))
+
+
+def test_what_cannot_be_fitted_is_reported_and_left_out():
+    dataset, *_ = drawn("RBF", n=20)
+    models, failures = fit_all([parse("RBF"), Expression.parse("Linear")], dataset, random_state=0)
+    assert [str(m.expression) for m in models] == ["RBF", "Linear"]
+    assert failures == []
+    with pytest.raises(InvalidInputError, match="objective"):
+        fit("RBF", dataset, objective="best")
+
+
+def test_large_tables_are_sparse_and_close_to_exact():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (900, 2))
+    y = np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=900)
+    dataset, new = Dataset.from_arrays(X, y), rng.uniform(-2, 2, (200, 2))
+    exact = fit("RBF", dataset, random_state=0)
+    sparse = fit("RBF", dataset, random_state=0, exact_rows=500, subset_rows=400, inducing=150)
+    assert any("sparse" in warning for warning in sparse.warnings)
+    for a, b in zip(exact.predict(new), sparse.predict(new), strict=True):
+        assert np.abs(a - b).max() < 0.05
+    assert sparse.log_marginal_likelihood <= exact.log_marginal_likelihood + 5
