@@ -23,7 +23,7 @@ from kitt.fitted import FittedKernel
 from kitt.gp import LeaveOneOut, Posterior, leave_one_out
 from kitt.grammar import Expression, parse
 from kitt.kernels import Kernel
-from kitt.optimise import Budget, FitConfig, Objective, Search, Solution, Table, maximise
+from kitt.optimise import Budget, FitConfig, Objective, Search, Solution, Table
 from kitt.priors import NOISE_FLOOR, Parameter
 from kitt.sparse import SparsePosterior, choose_inducing
 
@@ -191,7 +191,7 @@ def _fit(expression: Expression, table: Table, search: Search) -> FittedGP:
     is_exact = len(table.y) <= config.exact_rows
     used = table if is_exact else table.rows(config.subset_rows, search.generator("subset"))
     objective = Objective(Expression(words), used, config)
-    solution = maximise(objective, starts[0].theta, config.max_iterations, config.tolerance, budget, config.method)
+    solution = starts[0] if search.is_all else search.finish(objective, starts[0], budget)
     kernel, theta = _ordered(objective.kernel, solution.theta, used.X)
     log_prior = float(objective.prior.log_density(solution.theta))
     notes = tuple(_warnings(kernel, theta, table, objective, solution, budget))

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 from torch import Tensor
 
+from kitt.ascent import ascend
 from kitt.data import Dataset, Standardiser
 from kitt.errors import FitError, InvalidInputError
 from kitt.gp import Likelihood, Posterior, leave_one_out
@@ -28,10 +29,11 @@ from kitt.kernels import Kernel
 from kitt.priors import Parameter, preset
 from kitt.starts import FlatPrior, Profile, extended, first
 
-_SCORED_ROWS = 128  # on which all draws and guesses are compared
+_SCORED_ROWS = 100  # on which all draws and guesses are compared
 _BATCH = 64  # of them at a time
-_PATIENCE = 4  # iterations that must together gain more than the tolerance
-_ROUNDS = ((12, 2), (30, 2))  # on some rows: iterations, and how many go on
+_PATIENCE = 3  # iterations that must together gain more than the tolerance
+_STEPS = 10  # on those rows, of the best starts together
+_TRIED, _TRIAL, _COARSE = 3, 15, 40  # on some of the rows: starts, iterations of each, iterations of the best
 _REFERENCE = parse("Matern52")
 
 # Raw parameters stay in this box, beyond which nothing changes but rounding.
@@ -53,9 +55,9 @@ class FitConfig:
     objective: Literal["map", "ml"] = "map"
     prior: str = "default"
     method: Literal["l-bfgs", "bfgs"] = "l-bfgs"
-    draws: int = 200  # from the prior; the paper's 1000 are no better than these and the guesses
-    starts: int = 4  # optimised on some of the rows
-    coarse_rows: int = 200
+    draws: int = 150  # from the prior; the paper's 1000 are no better than these and the guesses
+    starts: int = 6  # optimised on some of the rows
+    coarse_rows: int = 300
     max_iterations: int = 200  # on all rows
     tolerance: float = 0.01  # nats; stop when a few iterations gain less
     deadline: float | None = None  # seconds for each fit
@@ -181,13 +183,29 @@ class Objective:
         return value + self.prior.log_density(thetas) if self.uses_prior else value
 
     def _likelihoods(self, thetas: Tensor) -> Tensor:
-        B, (N, D) = len(thetas), self.table.X.shape
         try:
-            return Likelihood(self.kernel, self.table.X.expand(B, N, D), self.table.y.expand(B, N)).value(thetas)
+            return self._batched(len(thetas)).value(thetas)
         except FitError:
-            if B == 1:
+            if len(thetas) == 1:
                 return thetas.new_full((1,), -math.inf)
-            return torch.cat([self._likelihoods(half) for half in thetas.split((B + 1) // 2)])
+            return torch.cat([self._likelihoods(half) for half in thetas.split((len(thetas) + 1) // 2)])
+
+    def batch(self, thetas: Tensor) -> tuple[Tensor, Tensor]:
+        """Values (S,) and gradients (S, P) of many points; minus infinity and zero where there are none."""
+        try:
+            value, gradient = self._batched(len(thetas)).value_and_gradient(thetas)
+        except FitError:
+            if len(thetas) == 1:
+                return thetas.new_full((1,), -math.inf), torch.zeros_like(thetas)
+            halves = [self.batch(half) for half in thetas.split((len(thetas) + 1) // 2)]
+            return torch.cat([value for value, _ in halves]), torch.cat([gradient for _, gradient in halves])
+        if self.uses_prior:
+            value, gradient = value + self.prior.log_density(thetas), gradient + self.prior.score(thetas)
+        return value, gradient
+
+    def _batched(self, count: int) -> Likelihood:
+        X, y = self.table.X, self.table.y
+        return Likelihood(self.kernel, X.expand(count, *X.shape), y.expand(count, -1))
 
 
 def maximise(
@@ -239,6 +257,7 @@ class Search:
         self.config, self.seed = config, seed
         generator = self.generator("rows")
         self.table = table.rows(config.coarse_rows, generator)
+        self.is_all = len(self.table.y) == len(table.y)
         self.few = self.table.rows(_SCORED_ROWS, generator)
         self.found: dict[Expression, list[Solution]] = {}
         self._profile: Profile | None = None
@@ -251,8 +270,8 @@ class Search:
         """Lengthscales, variance and noise from a Matern52, which is what most words resemble most."""
         if self._profile is None:
             crude = Profile.of(self.table.X, self.table.y, self.generator("profile"))
-            best = self._optimise(_REFERENCE, first(_REFERENCE.words[0], crude), budget)[0]
-            values = Kernel(_REFERENCE, self.table.X.shape[1]).unflatten(best.theta)
+            best = self._climb(_REFERENCE, first(_REFERENCE.words[0], crude), budget)[0]
+            values = Kernel(_REFERENCE, self.table.X.shape[1]).unflatten(best)
             lengthscale = values["Matern52[0].lengthscale"].clamp(0.05, 50.0)
             self._profile = crude.refined(lengthscale, float(values["Matern52.variance"]), float(values["noise"]))
         return self._profile
@@ -267,9 +286,7 @@ class Search:
             else:
                 heads = self.solutions(words[:-1], budget)
                 starts = self._extended(words, heads[0], profile, generator)
-            draws = FlatPrior.of(preset(self.config.prior), Kernel(expression, self.table.X.shape[1]))
-            starts = torch.cat([starts, draws.sample(self.config.draws, generator)])
-            self.found[expression] = self._optimise(expression, starts, budget)
+            self.found[expression] = self._optimise(expression, starts, generator, budget)
         return self.found[expression]
 
     def _extended(self, words: tuple[Word, ...], head: Solution, profile: Profile, rng: torch.Generator) -> Tensor:
@@ -278,32 +295,59 @@ class Search:
         residual = self.table.y - leave_one_out(posterior, self.table.y).mean
         return extended(head.theta, words[-1], profile, residual, rng)
 
-    def _optimise(self, expression: Expression, starts: Tensor, budget: Budget) -> list[Solution]:
-        """The best starts climb a little, the best of those further: best first."""
-        objective = Objective(expression, self.few, self.config)
-        starts = objective.clamp(starts)
-        ranked = starts[objective.scores(starts, budget).argsort(descending=True, stable=True)]
-        climbers = _distinct(objective.kernel, ranked, self.config.starts)
+    def _optimise(
+        self, expression: Expression, guesses: Tensor, generator: torch.Generator, budget: Budget
+    ) -> list[Solution]:
+        """On some of the rows, the three most promising starts climb for a trial, then the best of them; best first."""
+        tolerance = 10 * self.config.tolerance
         objective = Objective(expression, self.table, self.config)
-        for iterations, survivors in _ROUNDS:
-            tried = []
-            for start in climbers:
-                with suppress(FitError):
-                    tried.append(maximise(objective, start, iterations, 10 * self.config.tolerance, budget))
-            tried.sort(key=lambda s: -s.value)
-            climbers = [s.theta for s in tried[:survivors]]
+        starts = torch.cat([guesses, objective.prior.sample(self.config.draws, generator)])
+        tried = []
+        for start in self._promising(objective, self._climb(expression, starts, budget), budget):
+            with suppress(FitError):
+                tried.append(maximise(objective, start, _TRIAL, tolerance, budget))
         if not tried:
             raise FitError(f"{expression} has no finite likelihood at any of {len(starts)} starts: leave it out")
-        return tried
+        tried.sort(key=lambda s: -s.value)
+        if self.is_all:
+            return [self.finish(objective, tried[0], budget), *tried[1:]]
+        return [maximise(objective, tried[0].theta, _COARSE - _TRIAL, tolerance, budget), *tried[1:]]
+
+    def finish(self, objective: Objective, best: Solution, budget: Budget) -> Solution:
+        c = self.config
+        return maximise(objective, best.theta, c.max_iterations, c.tolerance, budget, c.method)
+
+    def _climb(self, expression: Expression, starts: Tensor, budget: Budget) -> Tensor:
+        """The best starts on a hundred rows, and how far they climb there, all together, in a few steps: best first."""
+        objective = Objective(expression, self.few, replace(self.config, objective="map"))
+
+        def evaluate(thetas: Tensor) -> tuple[Tensor, Tensor]:
+            budget.evaluations += len(thetas)
+            return objective.batch(thetas)
+
+        starts = objective.clamp(starts)
+        ranked = starts[objective.scores(starts, budget).argsort(descending=True, stable=True)]
+        chosen = _distinct(objective.kernel, ranked, self.config.starts)
+        if budget.spent:
+            return chosen
+        tolerance, box = 20 * self.config.tolerance, (objective.low, objective.high)
+        points, values = ascend(evaluate, box, chosen, _STEPS, tolerance, lambda: budget.spent)
+        return torch.cat([points[values.argsort(descending=True, stable=True)], chosen])
+
+    def _promising(self, objective: Objective, points: Tensor, budget: Budget) -> Tensor:
+        """The best two, and the middle of the prior: a hundred rows can mislead, and that is where others start."""
+        ranked = points[objective.scores(points, budget).argsort(descending=True, stable=True)]
+        middle = objective.clamp(objective.prior.middle().unsqueeze(0))
+        return torch.cat([_distinct(objective.kernel, ranked, _TRIED - 1), middle])
 
 
-def _distinct(kernel: Kernel, ranked: Tensor, count: int) -> list[Tensor]:
+def _distinct(kernel: Kernel, ranked: Tensor, count: int) -> Tensor:
     """The first `count` that differ in more than variances and noise."""
-    shape = torch.cat([torch.arange(s.start, s.slice.stop) for s in kernel.slots if s.factor is not None] or [torch.tensor([0])])
+    shape = [i for s in kernel.slots if s.factor is not None for i in range(s.start, s.slice.stop)] or [0]
     chosen: list[Tensor] = []
     for theta in ranked:
         if all((theta - other)[shape].abs().max() > 0.2 for other in chosen):
             chosen.append(theta)
         if len(chosen) == count:
             break
-    return chosen
+    return torch.stack(chosen)

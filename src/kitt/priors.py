@@ -84,10 +84,11 @@ Distribution = LogNormal | Cauchy
 
 @dataclass(frozen=True)
 class Context:
-    """What a prior may depend on: bandwidth factors in the word (0, 1 or 2) and number of active dimensions."""
+    """What a prior may depend on: bandwidth factors (0, 1 or 2) in the word, active dimensions, is the word noise."""
 
     factors: int = 1
     dims: int = 1
+    noise: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,8 @@ PAPER = Preset(
     },
 )
 
+_NOISE = LogNormal(-4.5, 2.0)  # of White and Linear*White
+
 DEFAULT = Preset(
     "default",
     "Ours, for standardised real tables: lengthscales and wavelengths grow with the root of the number of active "
@@ -161,10 +164,11 @@ DEFAULT = Preset(
         Parameter.LENGTHSCALE: lambda c: LogNormal(0.3 + 0.5 * math.log(c.dims * max(c.factors, 1)), 0.9),
         Parameter.PERIOD: lambda c: LogNormal(math.log(1.2) + 0.25 * math.log(c.dims), 0.7),
         Parameter.FREQUENCY: lambda c: Cauchy(0.3 / c.dims**0.5),
-        Parameter.VARIANCE: lambda c: LogNormal(0.0, 1.2),
-        Parameter.SLOPE: lambda c: LogNormal(-math.log(c.dims), 1.2),
+        Parameter.VARIANCE: lambda c: _NOISE if c.noise else LogNormal(0.0, 1.2),
+        Parameter.SLOPE: lambda c: LogNormal(_NOISE.mu * c.noise - math.log(c.dims), _NOISE.sigma if c.noise else 1.2),
         Parameter.SHIFT: lambda c: Cauchy(1.5),
-        Parameter.NOISE: lambda c: LogNormal(-4.5, 2.0),
+        # Narrow: on a table with repeated inputs a rough word would otherwise do without noise, and be certain and wrong.
+        Parameter.NOISE: lambda c: LogNormal(-3.5, 1.0),
     },
 )
 

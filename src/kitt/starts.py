@@ -16,7 +16,7 @@ from torch import Tensor
 
 from kitt.grammar import Expression, Primitive, Word
 from kitt.kernels import Kernel, Slot
-from kitt.priors import Context, Distribution, Parameter, Preset
+from kitt.priors import Cauchy, Context, Distribution, Parameter, Preset
 
 Factor = dict[Parameter, Tensor]  # constrained values (D,) of one factor of a word
 _FREQUENCIES = 256  # of each column's spectrum
@@ -34,13 +34,19 @@ class FlatPrior:
         words = kernel.expression.words
 
         def context(slot: Slot) -> Context:
-            return Context(1 if slot.word is None else words[slot.word].bandwidth_factors, kernel.dims)
+            word = None if slot.word is None else words[slot.word]
+            return Context(word.bandwidth_factors, kernel.dims, word.is_noise) if word else Context(1, kernel.dims)
 
         return cls(tuple((s, preset.distribution(s.parameter, context(s))) for s in kernel.slots))
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """Unconstrained draws, (count, P)."""
         return torch.cat([s.parameter.unconstrain(d.sample((count, s.size), generator)) for s, d in self.slots], -1)
+
+    def middle(self) -> Tensor:
+        """The median (P,), but a little off zero, where a frequency would stay."""
+        values = [(s.size, 0.25 * d.scale if isinstance(d, Cauchy) else d.mu) for s, d in self.slots]
+        return torch.cat([torch.full((size,), value, dtype=torch.float64) for size, value in values])
 
     def log_density(self, theta: Tensor) -> Tensor:
         """Of the unconstrained parameters, (...,)."""
@@ -192,9 +198,9 @@ def noise_raw(variance: float) -> Tensor:
 
 
 def first(word: Word, profile: Profile) -> Tensor:
-    """Starts for a word alone, (S, P): its guesses, with two levels of noise."""
-    shapes = guesses(word, profile, profile.variance)
-    levels = (profile.noise, 0.1 * profile.noise)
+    """Starts for a word alone, (S, P): its guesses, with levels of noise (a shape that is a little off needs more)."""
+    shapes = guesses(word, profile, min(max(profile.variance, 0.5), 10.0))
+    levels = (profile.noise, 0.01, 0.1)
     return torch.cat([torch.cat([shapes, noise_raw(s2).expand(len(shapes), 1)], 1) for s2 in levels])
 
 

