@@ -31,7 +31,7 @@ from kitt.starts import FlatPrior, Profile, extended, first
 
 _SCORED_ROWS = 100  # on which all draws and guesses are compared
 _BATCH = 64  # of them at a time
-_PATIENCE = 3  # iterations that must together gain more than the tolerance
+_PATIENCE = 4  # iterations that must together gain more than the tolerance
 _STEPS = 10  # on those rows, of the best starts together
 _TRIED, _TRIAL, _COARSE = 3, 15, 40  # on some of the rows: starts, iterations of each, iterations of the best
 _REFERENCE = parse("Matern52")
@@ -255,6 +255,7 @@ class Search:
 
     def __init__(self, table: Table, config: FitConfig, seed: int) -> None:
         self.config, self.seed = config, seed
+        self.guide = replace(config, objective="map")  # on few rows the likelihood alone goes astray
         generator = self.generator("rows")
         self.table = table.rows(config.coarse_rows, generator)
         self.is_all = len(self.table.y) == len(table.y)
@@ -300,7 +301,7 @@ class Search:
     ) -> list[Solution]:
         """On some of the rows, the three most promising starts climb for a trial, then the best of them; best first."""
         tolerance = 10 * self.config.tolerance
-        objective = Objective(expression, self.table, self.config)
+        objective = Objective(expression, self.table, self.guide)
         starts = torch.cat([guesses, objective.prior.sample(self.config.draws, generator)])
         tried = []
         for start in self._promising(objective, self._climb(expression, starts, budget), budget):
@@ -310,7 +311,7 @@ class Search:
             raise FitError(f"{expression} has no finite likelihood at any of {len(starts)} starts: leave it out")
         tried.sort(key=lambda s: -s.value)
         if self.is_all:
-            return [self.finish(objective, tried[0], budget), *tried[1:]]
+            return [self.finish(Objective(expression, self.table, self.config), tried[0], budget), *tried[1:]]
         return [maximise(objective, tried[0].theta, _COARSE - _TRIAL, tolerance, budget), *tried[1:]]
 
     def finish(self, objective: Objective, best: Solution, budget: Budget) -> Solution:
@@ -319,7 +320,7 @@ class Search:
 
     def _climb(self, expression: Expression, starts: Tensor, budget: Budget) -> Tensor:
         """The best starts on a hundred rows, and how far they climb there, all together, in a few steps: best first."""
-        objective = Objective(expression, self.few, replace(self.config, objective="map"))
+        objective = Objective(expression, self.few, self.guide)
 
         def evaluate(thetas: Tensor) -> tuple[Tensor, Tensor]:
             budget.evaluations += len(thetas)
