@@ -53,4 +53,4 @@ if __name__ == "__main__":
         write_report(kitt.suggest(table, fit=True), other, many.name)
         shoot(one, "report-one-input.png", "light", 2000)
         shoot(other, "report-many.png", "light", 1450)
-        shoot(other, "report-dark.png", "dark", 1350, "#fit")
+        shoot(one, "report-dark.png", "dark", 1150, "#fit")
