@@ -207,14 +207,17 @@ def fit(
     tables: Tables = "boston,concrete,energy,yacht",
     model: Annotated[str, typer.Option(help="Checkpoint that names the kernels.")] = "default",
     k: Annotated[int, typer.Option("-k", min=1)] = 3,
-    starts: Annotated[int, typer.Option(min=1)] = 4,
+    starts: Annotated[int, typer.Option(help="Of both.", min=1)] = 2,
+    coarse: Annotated[bool, typer.Option(help="GPyTorch starts where our search on some of the rows ended.")] = False,
     out: Out = Path("fit.jsonl"),
     as_json: AsJson = False,
 ) -> None:
     """Time to a model, against GPyTorch through BoTorch and against scikit-learn."""
     from kitt.bench.fit import fit_cells, summary
 
-    lines = run_cells(fit_cells(sources_of(data, tables), model, k, 0, starts), out, plan_of(0, "loky", None, True))
+    lines = run_cells(
+        fit_cells(sources_of(data, tables), model, k, 0, starts, coarse), out, plan_of(0, "loky", None, True)
+    )
     print_rows(summary(lines), as_json, "fitting")
 
 
