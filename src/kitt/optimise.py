@@ -34,6 +34,7 @@ _BATCH = 64  # of them at a time
 _PATIENCE = 4  # iterations that must together gain more than the tolerance
 _STEPS = 10  # on those rows, of the best starts together
 _TRIED, _TRIAL, _COARSE = 3, 15, 40  # on some of the rows: starts, iterations of each, iterations of the best
+_LOST = 2  # scipy's status when the line search fails: once more from the best point
 _REFERENCE = parse("Matern52")
 
 # Raw parameters stay in this box, beyond which nothing changes but rounding.
@@ -208,46 +209,58 @@ class Objective:
         return Likelihood(self.kernel, X.expand(count, *X.shape), y.expand(count, -1))
 
 
+class _Ascent:
+    """What scipy sees of an objective, and the best point it has seen. A point that cannot be evaluated is a wall."""
+
+    def __init__(self, objective: Objective, start: Tensor, tolerance: float, budget: Budget) -> None:
+        self.objective, self.tolerance, self.budget = objective, tolerance, budget
+        self.best = Solution(objective.clamp(start), -math.inf, torch.full_like(start, math.inf), False)
+        self.worst = math.inf
+        self.trail: list[float] = []
+
+    def negative(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        self.budget.spend()
+        theta = self.objective.clamp(torch.from_numpy(x.copy()))
+        try:
+            value, gradient = self.objective.value_and_gradient(theta)
+        except FitError:
+            if self.worst == math.inf:
+                raise
+            return -self.worst + 1e3, np.zeros_like(x)
+        self.worst = min(self.worst, float(value))
+        if float(value) > self.best.value:
+            self.best = Solution(theta, float(value), gradient, False)
+        return -float(value), -gradient.numpy()
+
+    def stop_when_flat(self, intermediate_result: Any) -> None:
+        """A few iterations have gained little; twice as many where the gradient is still steep, as along a period."""
+        self.trail.append(float(intermediate_result.fun))
+        patience = _PATIENCE if self.best.gradient.abs().max() < 1 else 2 * _PATIENCE
+        if len(self.trail) > patience and self.trail[-1 - patience] - self.trail[-1] < self.tolerance:
+            raise StopIteration
+
+
 def maximise(
     objective: Objective, start: Tensor, iterations: int, tolerance: float, budget: Budget, method: str = "l-bfgs"
 ) -> Solution:
-    """Climb from `start`; at the deadline, the best point so far. A point that cannot be evaluated is a wall."""
-    best = Solution(objective.clamp(start), -math.inf, torch.full_like(start, math.inf), False)
-    values: list[float] = []
-
-    def negative(x: np.ndarray) -> tuple[float, np.ndarray]:
-        nonlocal best
-        budget.spend()
-        theta = objective.clamp(torch.from_numpy(x.copy()))
-        try:
-            value, gradient = objective.value_and_gradient(theta)
-        except FitError:
-            if not values:
-                raise
-            return -min(values) + 1e3, np.zeros_like(x)
-        values.append(float(value))
-        if values[-1] > best.value:
-            best = Solution(theta, values[-1], gradient, False)
-        return -values[-1], -gradient.numpy()
-
-    trail: list[float] = []
-
-    def stop_when_flat(intermediate_result: Any) -> None:
-        trail.append(float(intermediate_result.fun))
-        if len(trail) > _PATIENCE and trail[-1 - _PATIENCE] - trail[-1] < tolerance:
-            raise StopIteration
-
-    options: dict[str, Any] = {"maxiter": iterations, "gtol": 1e-3}
-    box = None
+    """Climb from `start`; at the deadline, the best point so far."""
+    ascent = _Ascent(objective, start, tolerance, budget)
+    setting: Any = {"method": "BFGS", "options": {"maxiter": iterations, "gtol": 1e-3}}
     if method == "l-bfgs":
-        options |= {"ftol": 0.0, "maxcor": 30, "maxfun": 2 * iterations + 20}
-        box = list(zip(objective.low.tolist(), objective.high.tolist(), strict=True))
-    setting: Any = {"method": {"l-bfgs": "L-BFGS-B", "bfgs": "BFGS"}[method], "bounds": box, "options": options}
+        setting = {
+            "method": "L-BFGS-B",
+            "bounds": list(zip(objective.low.tolist(), objective.high.tolist(), strict=True)),
+        }
+        setting["options"] = {"maxiter": iterations, "gtol": 1e-3, "ftol": 0.0, "maxcor": 30}
     try:
-        result = minimize(negative, best.theta.numpy(), jac=True, callback=stop_when_flat, **setting)
+        for _ in range(2):
+            x = ascent.best.theta.numpy()
+            result = minimize(ascent.negative, x, jac=True, callback=ascent.stop_when_flat, **setting)
+            if result.status != _LOST:
+                break
     except _DeadlineError:
-        return best
-    return replace(best, converged=result.nit < iterations)
+        return ascent.best
+    return replace(ascent.best, converged=result.nit < iterations)
 
 
 class Search:
