@@ -185,7 +185,8 @@ class Training:
     entries: int = 4096  # tables x points x dimensions in a batch
     warm_up: int = 200  # steps
     averaging: float = 0.999  # of the weights that are exported
-    save_seconds: float = 180.0  # of wall clock
+    save_seconds: float = 180.0  # between states, of wall clock
+    export_seconds: float = 300.0  # between checkpoints
 
 
 def simulate(batch: int, n: int, d: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -233,7 +234,7 @@ class Run:
         self.step, self.seconds = state["step"], state["seconds"]
 
     def go(self) -> None:
-        last, saved = time.process_time(), time.monotonic()
+        last, saved, exported = time.process_time(), time.monotonic(), self.seconds
         while self.seconds < 3600 * self.settings.hours:
             self.take_step()
             now = time.process_time()
@@ -241,7 +242,11 @@ class Run:
             if time.monotonic() - saved > self.settings.save_seconds:
                 self.save()
                 saved = time.monotonic()
+            if self.seconds - exported > self.settings.export_seconds:
+                self.export()
+                exported = self.seconds
         self.save()
+        self.export()
 
     def take_step(self) -> None:
         spent = min(1.0, self.seconds / (3600 * self.settings.hours))
@@ -259,11 +264,13 @@ class Run:
             mean.lerp_(value.detach(), 1 - decay)
 
     def save(self) -> None:
-        facts = {"steps": self.step, "seconds": round(self.seconds), **asdict(self.settings), **self.evaluate()}
-        state = {name: getattr(self, name).state_dict() for name in ("network", "average", "optimiser")}
+        state: dict[str, Any] = {n: getattr(self, n).state_dict() for n in ("network", "average", "optimiser")}
+        state |= {"generator": self.generator.get_state(), "step": self.step, "seconds": self.seconds}
         with replacing(self.out / "state.pt") as file:
-            generator = self.generator.get_state()
-            torch.save(state | {"generator": generator, "step": self.step, "seconds": self.seconds}, file)
+            torch.save(state, file)
+
+    def export(self) -> None:
+        facts = {"steps": self.step, "seconds": round(self.seconds), **asdict(self.settings), **self.evaluate()}
         save(self.out / "ahgp.safetensors", self.average, self.config, facts)
         with (self.out / "log.jsonl").open("a", encoding="utf-8") as log:
             log.write(json.dumps(facts) + "\n")

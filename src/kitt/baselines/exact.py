@@ -53,9 +53,11 @@ class Covariance(nn.Module):
 
 
 def squared_distance(A: Tensor, B: Tensor) -> Tensor:
-    """|a_i − b_j|², (..., N, M), by one matrix product; exactly 0 at least, if not exactly right near 0."""
-    cross = A @ B.mT
-    return ((A * A).sum(-1).unsqueeze(-1) + (B * B).sum(-1).unsqueeze(-2) - 2 * cross).clamp_min(0)
+    """|a_i − b_j|², (..., N, M), by one matrix product of augmented features: [−2a, |a|², 1] · [b, 1, |b|²]."""
+    ones_a, ones_b = A.new_ones(*A.shape[:-1], 1), B.new_ones(*B.shape[:-1], 1)
+    left = torch.cat([-2 * A, (A * A).sum(-1, keepdim=True), ones_a], -1)
+    right = torch.cat([B, ones_b, (B * B).sum(-1, keepdim=True)], -1)
+    return (left @ right.mT).clamp_min(0)
 
 
 def _panels(N: int) -> Iterator[tuple[slice, slice]]:
