@@ -9,7 +9,8 @@ import kitt
 
 STAGES = """
 errors  data grammar priors kernels fitted gp sparse  simulate features network checkpoint cost train finish
-caption export starts ascent optimise fit mixture model suggest explain estimator  baselines bench report  screen commands cli
+caption export starts ascent optimise fit mixture model suggest explain estimator
+baselines bench report  screen commands cli
 """
 ORDER = STAGES.split()
 ROOT = Path(kitt.__file__).parent
