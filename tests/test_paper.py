@@ -8,6 +8,7 @@ import torch
 from kitt.grammar import WORDS, Primitive, parse
 from kitt.kernels import Kernel
 from kitt.priors import implied_lengthscale, implied_lognormal, shrinkage
+from kitt.simulate import PAD, SimulatorConfig, simulate
 
 
 def test_the_vocabulary_has_34_words() -> None:
@@ -95,3 +96,10 @@ def test_white_times_a_stationary_kernel_is_white_again(stationary: str) -> None
     X = torch.randn(6, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     diagonal = kernel.diagonal(torch.zeros(kernel.size, dtype=torch.float64), X)
     torch.testing.assert_close(diagonal, torch.ones_like(diagonal))
+
+
+def test_captions_are_drawn_in_decreasing_order_of_variance():
+    """Paper, supplement: kernels are stated in decreasing order of their variance."""
+    batch = simulate(SimulatorConfig("paper", max_words=3), 300, 8, 2, torch.Generator().manual_seed(0))
+    assert (batch.variances.diff(dim=1) <= 0).all()
+    assert ((batch.captions == PAD) == (batch.variances == 0)).all()
