@@ -60,7 +60,7 @@ def recovery_figure(lines: Sequence[Line], kind: str = "primitives", prior: str 
     figure, axes = _figure(3)
     for ax, (text, x, chosen) in zip(axes, sweeps, strict=True):
         _recovery_panel(ax, chosen, x)
-        ax.set(xlabel=text, ylim=(0, 1), xscale="log")
+        ax.set(xlabel=text, ylim=(0, 1))
     for row in exhaustive_summary(lines):
         if (row["kind"], row["prior"], row["d"], row["who"]) == (kind, prior, 4, "bic"):
             axes[0].plot(row["n"], row["top1"], "k*", label="34 fits, best BIC, top 1")
@@ -81,6 +81,7 @@ def _recovery_panel(ax: Axes, rows: Sequence[Mapping[str, Any]], x: str) -> None
     for k, style in zip(TOPS, _STYLES, strict=True):
         ax.axhline(k / len(WORDS), color="0.7", linestyle=style, linewidth=0.8)
     ticks = sorted({row[x] for row in rows})
+    ax.set_xscale("log", base=2)
     ax.set_xticks(ticks, [str(t) for t in ticks], minor=False)
     ax.minorticks_off()
 
@@ -122,7 +123,7 @@ def nlpd_figure(lines: Sequence[Line], measure: str = "nlpd") -> Figure:
     scores = collect(lines, measure)
     _need(scores, "kitt bench uci")
     names, methods = table_names(scores), list(scores)
-    figure, axes = _figure(min(4, len(names)), math.ceil(len(names) / 4), 3.6, 0.5 + 0.24 * len(methods))
+    figure, axes = _figure(min(4, len(names)), math.ceil(len(names) / 4), 3.6, 0.8 + 0.26 * len(methods))
     for ax, name in zip(axes, names, strict=False):
         for place, method in enumerate(methods):
             if values := scores[method].get(name):
