@@ -11,7 +11,7 @@ Shapes: X (B, N, D) and y (B, N) standardised, n_mask (B, N) and d_mask (B, D) o
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -37,6 +37,9 @@ class Table:
     d_mask: Tensor  # (B, D)
     n: Tensor  # (B,) number of points
     d: Tensor  # (B,) number of columns
+
+    def double(self) -> Table:
+        return Table(**{field.name: getattr(self, field.name).double() for field in fields(self)})
 
 
 def prepare(X: Tensor, y: Tensor, n_mask: Tensor | None = None, d_mask: Tensor | None = None) -> Table:

@@ -219,7 +219,9 @@ class StemEncoder(nn.Module):
         for block in self.blocks:
             Z = block(Z, valid)
         roughness, noise = self.guess(Z)
-        evidence = probe(table, roughness.detach().exp(), noise.detach().exp())
+        # In single precision an answer could depend on the number of threads; training does not mind.
+        seen = table if self.training else table.double()
+        evidence = (part.to(X) for part in probe(seen, *(g.detach().exp().to(seen.X) for g in (roughness, noise))))
         Z = Z + self._tokens(2, *(normalise(p) for normalise, p in zip(self.normalise[2:], evidence, strict=True)))
         for block in self.probe_blocks:
             Z = block(Z, valid)
