@@ -6,12 +6,16 @@ import numpy as np
 import pytest
 import torch
 
+from kitt.ascent import ascend
 from kitt.data import Dataset
 from kitt.errors import InvalidInputError
 from kitt.fit import fit, fit_all
-from kitt.gp import Likelihood
-from kitt.grammar import Expression, parse
+from kitt.gp import Likelihood, Posterior, leave_one_out
+from kitt.grammar import WORDS, Expression, parse
 from kitt.kernels import Kernel
+from kitt.priors import preset
+from kitt.sparse import SparsePosterior, choose_inducing
+from kitt.starts import FlatPrior
 
 
 def drawn(
@@ -33,8 +37,8 @@ def test_a_fit_is_at_least_as_likely_as_the_truth(text):
     dataset, kernel, theta = drawn(text)
     model = fit(text, dataset, objective="ml", random_state=0)
     s = model.kernel.standardiser
-    y = torch.from_numpy(dataset.y - s.y_mean)
-    truth = float(Likelihood(kernel, torch.from_numpy(dataset.X), y).value(theta)) + dataset.n * math.log(s.y_scale)
+    y = torch.tensor(dataset.y - s.y_mean)
+    truth = float(Likelihood(kernel, torch.tensor(dataset.X), y).value(theta)) + dataset.n * math.log(s.y_scale)
     assert model.log_marginal_likelihood > truth - 1.0
     assert model.gradient_norm < 5.0
     assert model.evaluations > 0
@@ -124,3 +128,90 @@ def test_large_tables_are_sparse_and_close_to_exact():
     for a, b in zip(exact.predict(new), sparse.predict(new), strict=True):
         assert np.abs(a - b).max() < 0.05
     assert sparse.log_marginal_likelihood <= exact.log_marginal_likelihood + 5
+
+
+def test_a_sparse_posterior_with_all_rows_inducing_is_the_exact_one():
+    generator = torch.Generator().manual_seed(0)
+    kernel = Kernel(parse("Matern52 + Linear + Linear*White"), 2)
+    theta = 0.3 * torch.randn(kernel.size, generator=generator, dtype=torch.float64)
+    X, Z = (torch.randn(n, 2, generator=generator, dtype=torch.float64) for n in (60, 7))
+    y = torch.sin(2 * X[:, 0]) + X[:, 1]
+    exact, sparse = Posterior.fit(kernel, theta, X, y), SparsePosterior.fit(kernel, theta, X, y, X)
+    for a, b in zip(exact.predict(Z), sparse.predict(Z), strict=True):
+        assert torch.allclose(a, b, atol=1e-5)
+    assert torch.allclose(exact.covariance(Z), sparse.covariance(Z), atol=1e-5)
+    for word in (0, 1):
+        for a, b in zip(exact.component(word, Z), sparse.component(word, Z), strict=True):
+            assert torch.allclose(a, b, atol=1e-4)
+    assert torch.allclose(leave_one_out(exact, y).log_density, sparse.leave_one_out(X, y).log_density, atol=1e-4)
+    assert sparse.log_marginal_likelihood == pytest.approx(float(Likelihood(kernel, X, y).value(theta)), abs=1e-3)
+
+
+def test_a_bound_is_below_the_likelihood_and_rises_with_inducing_points():
+    dataset, kernel, theta = drawn("RBF", n=200)
+    X, y = torch.tensor(dataset.X), torch.tensor(dataset.y)
+    generator = torch.Generator().manual_seed(0)
+    bounds = []
+    for count in (10, 40, 120):
+        Z = choose_inducing(kernel, theta, X, count, generator)
+        bounds.append(SparsePosterior.fit(kernel, theta, X, y, Z).log_marginal_likelihood)
+    assert bounds == sorted(bounds)
+    assert bounds[-1] <= float(Likelihood(kernel, X, y).value(theta)) + 1e-3
+
+
+def test_many_ascents_at_once_reach_the_top_of_a_bent_valley():
+    def evaluate(x):
+        value = -((1 - x[:, 0]) ** 2) - 10 * (x[:, 1] - x[:, 0] ** 2) ** 2
+        slope = 40 * x[:, 0] * (x[:, 1] - x[:, 0] ** 2)
+        return value, torch.stack([2 * (1 - x[:, 0]) + slope, -20 * (x[:, 1] - x[:, 0] ** 2)], 1)
+
+    start = torch.tensor([[-1.0, 1.0], [0.0, 0.0], [2.0, -1.0]], dtype=torch.float64)
+    box = (torch.full((2,), -3.0, dtype=torch.float64), torch.full((2,), 3.0, dtype=torch.float64))
+    top, values = ascend(evaluate, box, start, 80, 1e-9)
+    assert torch.allclose(top, torch.ones(3, 2, dtype=torch.float64), atol=1e-3)
+    low = (box[0], torch.tensor([0.5, 3.0], dtype=torch.float64))
+    top, values = ascend(evaluate, low, start.clamp(max=0.5), 80, 1e-9)
+    assert torch.allclose(top, torch.tensor([0.5, 0.25], dtype=torch.float64), atol=1e-2)  # on the wall
+    assert (values <= -0.25 + 1e-9).all()
+
+
+@pytest.mark.parametrize("name", ["paper", "default", "botorch"])
+def test_the_score_of_a_prior_is_the_gradient_of_its_density(name):
+    kernel = Kernel(parse("Linear*Periodic + Cosine + White"), 3)
+    prior = FlatPrior.of(preset(name), kernel)
+    theta = prior.sample(4, torch.Generator().manual_seed(0)).requires_grad_(True)
+    (gradient,) = torch.autograd.grad(prior.log_density(theta).sum(), theta)
+    assert torch.allclose(gradient, prior.score(theta.detach()))
+    assert prior.middle().shape == (kernel.size,)
+
+
+def test_a_period_is_found_from_the_spectrum():
+    rng = np.random.default_rng(0)
+    X = np.linspace(0, 20, 150)[:, None]
+    y = np.sin(2 * np.pi * X[:, 0] / 1.7) + 0.1 * rng.normal(size=150)
+    model = fit("Periodic", Dataset.from_arrays(X, y), random_state=0)
+    scale = model.kernel.standardiser.x_scale[0]
+    (period,) = model.kernel.parameters["Periodic[0].period"]
+    periods = np.array([1.7, 3.4]) / scale  # the kernel has the period of sin², so that twice the wave fits as well
+    assert np.abs(period / periods - 1).min() < 0.02
+    assert model.predict([[20.5]])[0] == pytest.approx(np.sin(2 * np.pi * 20.5 / 1.7), abs=0.2)
+
+
+@pytest.mark.parametrize("text", [str(word) for word in WORDS])
+def test_every_word_fits_a_small_table(text):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(25, 3))
+    models, failures = fit_all([text], Dataset.from_arrays(X, X[:, 0] + rng.normal(size=25)), random_state=0, draws=20)
+    assert not failures
+    assert all(np.isfinite(part).all() for part in models[0].predict(X))
+    assert np.isfinite([models[0].log_marginal_likelihood, models[0].log_posterior, models[0].loo_log_density]).all()
+
+
+def test_a_constant_target_and_few_levels_are_fitted():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, (40, 2)).astype(float)
+    for y in (np.full(40, 3.0), X[:, 0], rng.integers(0, 3, 40)):
+        table = (X - X.mean(0), y - y.mean())
+        models, failures = fit_all(["Matern52", "Linear*Periodic"], table, random_state=0, draws=20)
+        assert not failures
+        assert all(np.isfinite(m.predict(X)).all() for m in models)

@@ -56,8 +56,9 @@ def _identity(x: Tensor) -> Tensor:
 
 def _direction(H: Tensor, g: Tensor, at_low: Tensor, at_high: Tensor) -> Tensor:
     """Newton's with the estimated Hessian, or the gradient where that is no ascent; not out of the box, not too long."""
-    g = g.masked_fill((at_low & (g < 0)) | (at_high & (g > 0)), 0.0)
-    d = (H @ g.unsqueeze(-1)).squeeze(-1)
+    blocked = (at_low & (g < 0)) | (at_high & (g > 0))
+    g = g.masked_fill(blocked, 0.0)
+    d = (H @ g.unsqueeze(-1)).squeeze(-1).masked_fill(blocked, 0.0)
     d = torch.where(((d * g).sum(1) > 0)[:, None], d, g)
     return d * (_LONGEST / d.abs().amax(1, keepdim=True).clamp_min(_LONGEST))
 
