@@ -198,7 +198,8 @@ def latency(
 
     cells = latency_cells(sources_of(data, tables), names_of(models) or [], repeats)
     lines = run_cells(cells, out, plan_of(0, "loky", None, True))
-    print_rows([line["key"] | line.get("result", {"error": line.get("error")}) for line in lines], as_json, "seconds")
+    rows = [line["key"] | line.get("result", {"error": line.get("error")}) for line in lines]
+    print_rows([{name: row[name] for name in row if name != "bench"} for row in rows], as_json, "seconds")
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from kitt.bench.methods import Spec
     from kitt.bench.runner import Cell, Line, Plan, Report
 
-console = Console()
+console = Console(width=None if sys.stdout.isatty() else 200)  # a pipe is no reason to cut columns short
 errors = Console(stderr=True)
 
 
@@ -82,10 +83,11 @@ def print_rows(rows: Sequence[Mapping[str, Any]], as_json: bool, title: str) -> 
         for row in rows:
             print(json.dumps(row))
         return
-    names = list(dict.fromkeys(name for row in rows for name in row if not isinstance(row[name], dict | list)))
-    shown = Table(*names, title=title)
+    names = dict.fromkeys(name for row in rows for name, value in row.items() if isinstance(value, str | int | float))
+    shown = Table(*(name for name in names if not name.endswith("_error")), title=title)
     for row in rows:
-        shown.add_row(*map(_text, (row.get(name) for name in names)))
+        values = [(row.get(name), row.get(f"{name}_error")) for name in names if not name.endswith("_error")]
+        shown.add_row(*(_text(value) + (f" ± {_text(error)}" if error is not None else "") for value, error in values))
     console.print(shown)
 
 
