@@ -3,10 +3,12 @@
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -361,7 +363,9 @@ def test_a_torn_line_of_the_log_is_left_behind(tmp_path: Path) -> None:
 # --- processes ---
 
 SCRIPT = """
+import faulthandler
 import sys
+faulthandler.dump_traceback_later(120, exit=True)  # a hang says where
 from dataclasses import replace
 from kitt.train import recipe, train
 smoke = recipe("smoke")
@@ -399,6 +403,10 @@ def test_two_processes_give_the_weights_of_one(tmp_path: Path) -> None:
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     command = [*torchrun, str(script), str(together), "300", "6"]
     result = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False)
+    if "Timeout (0:02:00)" in result.stderr:  # gloo has hung once in some fifty runs, before a step was made
+        warnings.warn(f"two processes did not find each other, once more:\n{result.stderr}", stacklevel=1)
+        shutil.rmtree(together)
+        result = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False)
     assert result.returncode == 0, result.stderr
     train(replace(SMOKE, save_seconds=300.0, network=replace(SMOKE.network, dropout=0.0)), alone, steps=6)
     one, two = weights(alone), weights(together)

@@ -101,7 +101,7 @@ def loss(kernel: Covariance, X: Tensor, y: Tensor) -> float:
 class Budget:
     """When to stop L-BFGS. A limit in seconds makes the result depend on the machine; steps do not."""
 
-    steps: int = 200
+    steps: int = 150
     seconds: float | None = None
     tolerance: float = 1e-6  # smallest gain of a step, in nats per point
 

@@ -116,7 +116,7 @@ def likely_periods(x: FloatArray, y: FloatArray) -> FloatArray:
 class NeuralKernelNetwork:
     """ML-II from one start, as in the original; the periodic primitives are there if there is a single input."""
 
-    budget: Budget = field(default_factory=lambda: Budget(steps=150))
+    budget: Budget = field(default_factory=Budget)
 
     def fit(self, train: Dataset, random_state: int) -> FittedMethod:
         started = time.perf_counter()

@@ -27,40 +27,44 @@ _SCORED_ROWS = 200  # on which starts are compared
 
 
 class SpectralKernel(Covariance):
-    """Q components with weight w, frequencies μ and spectral variances v in each of D dimensions."""
+    """Q components with weight w, frequencies μ and spectral variances v in each of D dimensions.
+
+    A frequency that starts at 0 stays there, the slope being 0 by symmetry; its cosine, always 1, is never computed.
+    """
 
     def __init__(self, form: Form, w: Tensor, mu: Tensor, v: Tensor) -> None:
         """w (Q,) for a mixture and (Q, D) for a product; mu and v (Q, D)."""
         super().__init__(noise=0.1)
         self.form = form
         self.log_w, self.mu, self.log_v = nn.Parameter(w.log()), nn.Parameter(mu), nn.Parameter(v.log())
+        self.waves = mu != 0
 
     def forward(self, A: Tensor, B: Tensor) -> Tensor:
         if self.form == "mixture":
-            return self._mixture(A, B)
+            return self._sum(self.log_w, slice(None), A, B)
         K = A.new_ones(())
         for d in range(A.shape[-1]):
-            one = slice(d, d + 1)
-            terms = zip(self.log_w[:, d].exp(), self.mu[:, one], self._rates()[:, one], strict=True)
-            K = K * sum(w * _component(A[..., one], B[..., one], mu, rate) for w, mu, rate in terms)
+            K = K * self._sum(self.log_w[:, d], slice(d, d + 1), A, B)
         return K
 
-    def _mixture(self, A: Tensor, B: Tensor) -> Tensor:
-        terms = zip(self.log_w.exp(), self.mu, self._rates(), strict=True)
-        return torch.stack([w * _component(A, B, mu, rate) for w, mu, rate in terms]).sum(0)
+    def _sum(self, log_w: Tensor, dims: slice, A: Tensor, B: Tensor) -> Tensor:
+        """Σ_q w_q Π_d exp(−½ (r_d τ_d)²) cos(2π μ_d τ_d) over some dimensions, with r = 2π sqrt(v)."""
+        A, B, rate = A[..., dims], B[..., dims], 2 * math.pi * (0.5 * self.log_v[:, dims]).exp()
+        K = A.new_zeros(())
+        for w, mu, r, waves in zip(log_w.exp(), self.mu[:, dims], rate, self.waves[:, dims], strict=True):
+            component = w * torch.exp(-0.5 * squared_distance(A * r, B * r))
+            for d in waves.nonzero().flatten():
+                component = component * _cosine(A[..., d], B[..., d], mu[d])
+            K = K + component
+        return K
 
-    def _rates(self) -> Tensor:
-        return 2 * math.pi * (0.5 * self.log_v).exp()  # so that 2π² v τ² = ½ (rate τ)²
 
-
-def _component(A: Tensor, B: Tensor, mu: Tensor, rate: Tensor) -> Tensor:
-    """Π_d exp(−½ (rate_d τ_d)²) cos(2π μ_d τ_d), with cos(a − b) = cos a cos b + sin a sin b: no cosine of size N×M."""
-    K = torch.exp(-0.5 * squared_distance(A * rate, B * rate))
-    a, b = 2 * math.pi * mu * A, 2 * math.pi * mu * B
-    for d in range(A.shape[-1]):
-        left, right = (torch.stack([z[..., d].cos(), z[..., d].sin()], -1) for z in (a, b))
-        K = K * (left @ right.mT)
-    return K
+def _cosine(a: Tensor, b: Tensor, mu: Tensor) -> Tensor:
+    """cos(2π μ (a − b)) = cos 2πμa cos 2πμb + sin 2πμa sin 2πμb, so that no cosine of size N×M is taken."""
+    left, right = (
+        torch.stack([angle.cos(), angle.sin()], -1) for angle in (2 * math.pi * mu * a, 2 * math.pi * mu * b)
+    )
+    return left @ right.mT
 
 
 @dataclass(frozen=True)

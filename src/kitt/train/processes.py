@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any, Protocol
 
 import torch
@@ -53,6 +54,8 @@ class FabricProcesses:
         except ImportError as error:
             raise MissingExtraError("lightning", "train", "training in several processes") from error
         local = int(os.environ.get("LOCAL_WORLD_SIZE", world))
+        if local == world and sys.platform == "linux":  # all on this machine: no name to look up, no card to cross
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         self.fabric = Fabric(accelerator="cpu", strategy="ddp", devices=local, num_nodes=world // local)
         self.fabric.launch()
         self.rank, self.world = self.fabric.global_rank, self.fabric.world_size
@@ -67,6 +70,7 @@ class FabricProcesses:
         return self.fabric.broadcast(value)
 
     def close(self) -> None:
+        self.fabric.barrier()  # the first one still writes; nobody hangs up on it
         torch.distributed.destroy_process_group()
 
 
