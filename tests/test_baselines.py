@@ -1,5 +1,6 @@
 """The baselines: what the protocol promises of each, and each kernel against its formula."""
 
+import json
 import math
 from dataclasses import replace
 from itertools import product
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
+from typer.testing import CliRunner
 
 from kitt.baselines import METHODS, ahgp, exact, method
 from kitt.baselines.base import FittedMethod
@@ -17,9 +19,11 @@ from kitt.baselines.deep_kernel import DeepRBF
 from kitt.baselines.exact import Budget, Covariance, condition, covariance_matrix, loss, maximise_likelihood
 from kitt.baselines.neural_kernel_network import NetworkKernel, PositiveLinear, likely_periods, median_scales
 from kitt.baselines.spectral_mixture import SpectralKernel, SpectralMixture
+from kitt.cli import app
 from kitt.data import Dataset
 from kitt.errors import CheckpointError, FitError, InvalidInputError, KittError
 from kitt.gp import log_marginal_likelihood
+from kitt.train import Progress, RunFolder
 
 SHORT = Budget(steps=25)
 QUICK: dict[str, dict[str, Any]] = {
@@ -354,25 +358,76 @@ def test_ahgp_loss_is_the_likelihood_of_the_kernel_it_sets() -> None:
         assert float(ahgp.loss(net, X, y)[i].detach()) == pytest.approx(expected.item(), rel=1e-4)
 
 
-def test_ahgp_training_resumes_where_it_stopped(tmp_path: Path) -> None:
-    settings, config = ahgp.Training(hours=1, entries=200, warm_up=2), ahgp.NetworkConfig(width=8, heads=2, blocks=1)
-    run = ahgp.Run(settings, config, tmp_path, seed=0)
-    run.take_step()
-    run.save()
-    run.take_step()
-    resumed = ahgp.Run(settings, config, tmp_path, seed=1)
-    resumed.restore()
-    resumed.take_step()
-    assert resumed.step == 2
-    assert all(map(torch.equal, run.network.parameters(), resumed.network.parameters()))
-    with pytest.raises(InvalidInputError, match="holds a run already"):
-        ahgp.train(settings, config, tmp_path)
-    finished = ahgp.train(ahgp.Training(hours=0), config, tmp_path, resume=True)
-    method("ahgp", checkpoint=str(finished)).fit(table(20, 0), 0)
+TINY: dict[str, Any] = {
+    "settings": ahgp.Training(entries=200, warm_up=2, save_seconds=0),  # a state after every step
+    "config": ahgp.NetworkConfig(width=8, heads=2, blocks=1),
+}
+
+
+def weights(path: Path) -> list[torch.Tensor]:
+    return list(ahgp.load.__wrapped__(str(path)).parameters())
+
+
+def test_ahgp_training_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    def stop(now: Progress) -> None:
+        if now.step == 2:
+            raise KeyboardInterrupt
+
+    whole = ahgp.train(tmp_path / "whole", **TINY, steps=3)
+    with pytest.raises(KeyboardInterrupt):
+        ahgp.train(tmp_path / "parts", **TINY, steps=3, progress=stop)
+    with pytest.raises(InvalidInputError, match=r"holds a training run.*--resume"):
+        ahgp.train(tmp_path / "parts", **TINY, steps=3)
+    parts = ahgp.train(tmp_path / "parts", **TINY, resume=True, seed=7)
+    assert all(map(torch.equal, weights(whole), weights(parts)))
+    events = [event["event"] for event in RunFolder(tmp_path / "parts").events()]
+    assert events == ["start", "resume", "eval", "end"]
+    facts = ahgp.read_facts(str(parts))
+    assert (facts["steps"], facts["parameters"]) == (3, sum(p.numel() for p in weights(parts)))
+    assert facts["loss"] > 0
+    method("ahgp", checkpoint=str(parts)).fit(table(20, 0), 0)
+
+
+def test_ahgp_states_without_version_or_budget_are_read(tmp_path: Path) -> None:
+    ahgp.train(tmp_path, **TINY, steps=1)
+    state = RunFolder(tmp_path).load_state()
+    torch.save({key: state[key] for key in state if key not in ("version", "torch", "budget")}, tmp_path / "state.pt")
+    with pytest.raises(InvalidInputError, match="give hours or steps"):
+        ahgp.train(tmp_path, **TINY, resume=True)
+    assert ahgp.read_facts(str(ahgp.train(tmp_path, **TINY, resume=True, steps=2)))["steps"] == 2
+
+
+def test_ahgp_by_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def kitt(*arguments: str) -> str:
+        result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    monkeypatch.setattr(ahgp, "NetworkConfig", lambda **_: TINY["config"])
+    monkeypatch.setattr(ahgp, "Training", lambda: TINY["settings"])
+    train = ["train", "--out", str(tmp_path)]
+    assert "ahgp" in kitt("train", "--help")
+    assert "1 steps" in kitt(*train, "--preset", "ahgp", "--steps", "1")
+    assert "2 steps" in kitt(*train, "--resume", "--steps", "2")
+    with pytest.raises(InvalidInputError, match="of the preset ahgp"):
+        kitt(*train, "--resume", "--preset", "smoke", "--steps", "2")
+    checkpoint = tmp_path / "ahgp.safetensors"
+    assert json.loads(kitt("model", "--json", str(checkpoint)))["steps"] == 2
+    monkeypatch.setattr(ahgp, "BUNDLED", checkpoint)
+    assert kitt("model").endswith(kitt("model", "ahgp"))
+    monkeypatch.setattr(ahgp, "BUNDLED", tmp_path / "none")
+    assert "ahgp" not in kitt("model")
+
+
+def test_a_bundled_ahgp_network_is_whole_and_small() -> None:
+    if not ahgp.BUNDLED.exists():
+        pytest.skip("none is bundled")
+    assert ahgp.BUNDLED.stat().st_size < 8e6
+    method("ahgp").fit(table(20, 0), 0)
 
 
 def test_ahgp_checkpoints_are_checked(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="train them"):
+    with pytest.raises(CheckpointError, match="kitt train --preset ahgp"):
         method("ahgp", checkpoint=str(tmp_path / "none")).fit(table(20, 0), 0)
     (tmp_path / "bad").write_bytes(b"nonsense")
     with pytest.raises(CheckpointError, match="damaged"):

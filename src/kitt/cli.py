@@ -7,17 +7,19 @@ import os
 import sys
 import warnings
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from typer.core import TyperCommand
 
 from kitt import commands
 from kitt.bench.cli import app as bench
-from kitt.errors import KittError
+from kitt.errors import InvalidInputError, KittError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -98,11 +100,26 @@ def serve(
     serve(page, settings)
 
 
-@app.command(rich_help_panel=PANEL)
+def _presets() -> list[str]:
+    from kitt.train import PRESETS
+
+    return [*PRESETS, "ahgp"]
+
+
+class TrainCommand(TyperCommand):
+    """Its help names the presets, which takes a second to look up."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        preset: Any = next(parameter for parameter in self.params if parameter.name == "preset")
+        preset.help = f"{', '.join(_presets())}; {preset.help}"
+        super().format_help(ctx, formatter)
+
+
+@app.command(cls=TrainCommand, rich_help_panel=PANEL)
 def train(
     out: Annotated[Path, typer.Option(help="Folder of the run: state, log, learning curve, checkpoint.")],
     preset: Annotated[
-        str | None, typer.Option(help="default, paper or smoke; without one, that of the run to resume, or default.")
+        str | None, typer.Option(help="without one, that of the run to resume, or default. ahgp is a baseline.")
     ] = None,
     hours: Annotated[float | None, typer.Option(help="Budget of wall clock, over all parts of a resumed run.")] = None,
     steps: Annotated[int | None, typer.Option(help="Budget of steps, over all parts of a resumed run.")] = None,
@@ -116,23 +133,35 @@ def train(
 
     In several processes: torchrun --nproc-per-node 2 -m kitt.cli train ...
     """
-    from dataclasses import replace
-
-    from kitt import train as training
-    from kitt.checkpoint import read_facts
-
-    config = None if preset is None else training.recipe(preset)
-    if seed is not None:
-        config = replace(config or training.recipe("default"), seed=seed)
+    work = _trainer(preset, out, seed)
     try:
         with _training_bar() as show:
-            path = training.train(config, out, hours=hours, steps=steps, resume=resume, threads=threads, progress=show)
+            path = work(out=out, hours=hours, steps=steps, resume=resume, threads=threads, progress=show)
     except KeyboardInterrupt:
         errors.print(f"stopped; go on with: kitt train --out {out} --resume", highlight=False, soft_wrap=True)
         raise typer.Exit(130) from None
     if os.environ.get("RANK", "0") == "0":
-        _print_checkpoint(read_facts(path))
+        _print_facts(_facts(path))
         console.print(f"in {path}", highlight=False, soft_wrap=True)
+
+
+def _trainer(preset: str | None, out: Path, seed: int | None) -> Callable[..., Path]:
+    """What trains the preset, or without one, goes on with the run in the folder."""
+    from dataclasses import replace
+
+    from kitt import train as training
+    from kitt.baselines import ahgp
+
+    if preset is not None and preset not in _presets():
+        raise InvalidInputError(f"no training preset is called '{preset}'; there are {', '.join(_presets())}")
+    if preset == "ahgp" or (preset is None and ahgp.holds_run(out)):
+        return partial(ahgp.train, seed=seed or 0)
+    if ahgp.holds_run(out):
+        raise InvalidInputError(f"{out} holds a run of the preset ahgp: use another folder")
+    config = None if preset is None else training.recipe(preset)
+    if seed is not None:
+        config = replace(config or training.recipe("default"), seed=seed)
+    return partial(training.train, config)
 
 
 @contextmanager
@@ -171,13 +200,12 @@ def finish(
     from rich.progress import track
 
     from kitt import cost
-    from kitt.checkpoint import read_facts
     from kitt.finish import finish as finish_run
 
     if costs is not None:
         for seed in track(range(100, 100 + seeds), "measuring costs", console=errors):
             cost.collect(costs, range(seed, seed + 1))
-    _print_checkpoint(read_facts(finish_run(run, out, costs)))
+    _print_facts(_facts(finish_run(run, out, costs)))
     console.print(f"in {out}", highlight=False, soft_wrap=True)
 
 
@@ -189,19 +217,34 @@ def model(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each.")] = False,
 ) -> None:
     """Show the trained networks: what they are, what they were trained on, and how well they do."""
-    from kitt.checkpoint import bundled, read_facts
+    from kitt.baselines import ahgp
+    from kitt.checkpoint import bundled
 
-    checkpoints = [read_facts(name) for name in names] if names else bundled()
+    own: list[Checkpoint | dict[str, Any]] = [*bundled(), *([ahgp.read_facts()] if ahgp.BUNDLED.exists() else [])]
+    checkpoints = [_facts(name) for name in names] if names else own
     if not checkpoints:
         console.print("no checkpoints are bundled with this installation")
     for facts in checkpoints:
         if as_json:
-            print(json.dumps(facts.to_dict()))
+            print(json.dumps(facts if isinstance(facts, dict) else facts.to_dict()))
         else:
-            _print_checkpoint(facts)
+            _print_facts(facts)
 
 
-def _print_checkpoint(facts: Checkpoint) -> None:
+def _facts(name: str | Path) -> Checkpoint | dict[str, Any]:
+    """What a checkpoint says of itself; the baseline's is known by its name, as its file has a format of its own."""
+    from kitt.baselines import ahgp
+    from kitt.checkpoint import read_facts
+
+    if Path(name).stem == "ahgp":
+        return ahgp.read_facts(None if str(name) == "ahgp" else str(name))
+    return read_facts(name)
+
+
+def _print_facts(facts: Checkpoint | dict[str, Any]) -> None:
+    if isinstance(facts, dict):
+        _print_baseline(facts)
+        return
     kind = facts.to_dict()["config"]["kind"]
     console.print(
         f"[bold]{escape(facts.name)}[/]: network '{kind}', {facts.parameters:,} parameters, {len(facts.words)} words; "
@@ -218,6 +261,16 @@ def _print_checkpoint(facts: Checkpoint) -> None:
         for name, scores in facts.scores.items():
             table.add_row(name, *(f"{scores[measure]:.3f}" for measure in measures))
         console.print(table)
+
+
+def _print_baseline(facts: dict[str, Any]) -> None:
+    loss = f"{facts['loss']:.3f} nats a point on tables of its prior" if "loss" in facts else "not evaluated"
+    console.print(
+        f"[bold]ahgp[/]: baseline for `kitt bench`, names no kernels; {facts['parameters']:,} parameters; "
+        f"{facts['steps']:,} steps, {facts['seconds'] / 3600:.2f} hours; loss: {loss}\n"
+        "  ours, not the authors' weights: their method and prior, a smaller network, a shorter training",
+        highlight=False,
+    )
 
 
 if __name__ == "__main__":

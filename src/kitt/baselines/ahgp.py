@@ -4,16 +4,17 @@ k(x, x') = Π_d Σ_m w_dm exp(−2π² v_dm τ_d²), weights summing to 1 in eac
 The network is the original's, but narrower (64, not 256), half as deep, and without dropout, as no data set is seen
 twice. It is trained on the original's synthetic data, except that half of the sets have more than its thirty points:
 
-    python -m kitt.baselines.ahgp --hours 3 --out runs/ahgp [--resume]
+    kitt train --preset ahgp --hours 3 --out runs/ahgp [--resume]
 """
 
 from __future__ import annotations
 
-import argparse
 import copy
 import json
 import math
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib import resources
@@ -28,17 +29,19 @@ from torch import Tensor, nn
 
 from kitt.baselines.base import FittedMethod, GaussianPredictive, standardised
 from kitt.baselines.exact import Covariance, condition
-from kitt.checkpoint import replacing
+from kitt.checkpoint import code_version, replacing
 from kitt.data import Dataset
 from kitt.errors import CheckpointError, InvalidInputError
 from kitt.gp import draw, log_marginal_likelihood
 from kitt.network import Mask, PaperEncoder, SelfAttention, dense, layer_norm
+from kitt.train import Budget, Progress, RunFolder, use_threads
 
 NOISE = 0.01
 _SCALE = 0.1  # of the inputs, standardised first
 _COMPONENTS = 10
 _FORMAT = "kitt-ahgp-1"
-_BUNDLED = "weights/baselines/ahgp.safetensors"
+_FILE = "ahgp.safetensors"  # in the folder of a run
+BUNDLED = Path(str(resources.files("kitt") / "weights" / "baselines" / _FILE))
 
 
 # --- kernel and network -----------------------------------------------------------------------------------------------
@@ -154,23 +157,39 @@ def save(path: Path, network: HyperparameterNetwork, config: NetworkConfig, fact
 @lru_cache
 def load(checkpoint: str | None = None) -> HyperparameterNetwork:
     """The network of a file, or the bundled one."""
-    path = Path(str(resources.files("kitt") / _BUNDLED)) if checkpoint is None else Path(checkpoint)
+    with _opened(checkpoint) as (file, header), torch.random.fork_rng(devices=[]):
+        network = HyperparameterNetwork(NetworkConfig(**json.loads(header["config"])))
+        network.load_state_dict({key: file.get_tensor(key).float() for key in file.keys()})  # noqa: SIM118 (not a dict)
+    return network.eval().requires_grad_(False)
+
+
+def read_facts(checkpoint: str | None = None) -> dict[str, Any]:
+    """What a checkpoint says of itself: steps and seconds of training, its loss on tables of the prior, and the like."""
+    with _opened(checkpoint) as (file, header):
+        parameters = sum(math.prod(file.get_slice(key).get_shape()) for key in file.keys())  # noqa: SIM118
+        config = {"kind": "ahgp", **json.loads(header["config"])}
+        return {"name": "ahgp", "config": config, "parameters": parameters, **json.loads(header["facts"])}
+
+
+@contextmanager
+def _opened(checkpoint: str | None) -> Iterator[tuple[Any, dict[str, str]]]:
+    """A checkpoint and its header; None for the bundled one."""
+    path = BUNDLED if checkpoint is None else Path(checkpoint)
     if not path.is_file():
-        raise CheckpointError(f"no AHGP weights at {path}: train them, python -m kitt.baselines.ahgp --out runs/ahgp")
+        raise CheckpointError(
+            f"no AHGP weights at {path}: train them, kitt train --preset ahgp --hours 3 --out runs/ahgp, "
+            f"and use them as the method ahgp:checkpoint=runs/ahgp/{_FILE}"
+        )
     try:
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
-            weights = {key: file.get_tensor(key).float() for key in file.keys()}  # noqa: SIM118 (not a dict)
-        if header.get("format") != _FORMAT:
-            raise CheckpointError(f"{path} is not an AHGP checkpoint: its header does not say {_FORMAT}")
-        with torch.random.fork_rng(devices=[]):
-            network = HyperparameterNetwork(NetworkConfig(**json.loads(header["config"])))
-        network.load_state_dict(weights)
+            if header.get("format") != _FORMAT:
+                raise CheckpointError(f"{path} is not an AHGP checkpoint: its header does not say {_FORMAT}")
+            yield file, header
     except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
         if isinstance(error, CheckpointError):
             raise
         raise CheckpointError(f"{path} is damaged, or no AHGP checkpoint: {error}") from error
-    return network.eval().requires_grad_(False)
 
 
 # --- training ---------------------------------------------------------------------------------------------------------
@@ -178,15 +197,14 @@ def load(checkpoint: str | None = None) -> HyperparameterNetwork:
 
 @dataclass(frozen=True)
 class Training:
-    """A training run. Time is the process's own, so that a busy machine does not cut the run short."""
+    """How the network is trained, but for the budget."""
 
-    hours: float = 3.0
-    rate: float = 1e-3  # at its peak; falls to 0 as a cosine over the time
+    rate: float = 1e-3  # at its peak; falls to 0 as a cosine over the budget
     entries: int = 4096  # tables x points x dimensions in a batch
     warm_up: int = 200  # steps
     averaging: float = 0.999  # of the weights that are exported
-    save_seconds: float = 180.0  # between states, of wall clock
-    export_seconds: float = 300.0  # between checkpoints
+    save_seconds: float = 120.0
+    eval_seconds: float = 600.0
 
 
 def simulate(batch: int, n: int, d: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -214,96 +232,115 @@ def _sizes(entries: int, generator: torch.Generator) -> tuple[int, int, int]:
 
 
 class Run:
-    """A training run in a folder: state.pt to go on from, log.jsonl, and ahgp.safetensors to use at any time."""
+    """A training run: what changes in it, and what it writes to its folder."""
 
-    def __init__(self, settings: Training, config: NetworkConfig, out: Path, seed: int) -> None:
-        self.settings, self.config, self.out = settings, config, out
+    def __init__(self, settings: Training, config: NetworkConfig, folder: RunFolder, budget: Budget, seed: int) -> None:
+        self.settings, self.config, self.folder, self.budget = settings, config, folder, budget
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.network = HyperparameterNetwork(config)
         self.average = copy.deepcopy(self.network).eval().requires_grad_(False)
         self.optimiser = torch.optim.Adam(self.network.parameters(), settings.rate)
         self.generator = torch.Generator().manual_seed(seed)
-        self.step, self.seconds = 0, 0.0
+        self.step, self.seconds, self.scores = 0, 0.0, dict[str, float]()
 
-    def restore(self) -> None:
-        state = torch.load(self.out / "state.pt", weights_only=True)
+    def restore(self, state: dict[str, Any]) -> None:
         for name in ("network", "average", "optimiser"):
             getattr(self, name).load_state_dict(state[name])
         self.generator.set_state(state["generator"])
         self.step, self.seconds = state["step"], state["seconds"]
 
-    def go(self) -> None:
-        last, saved, exported = time.process_time(), time.monotonic(), self.seconds
-        while self.seconds < 3600 * self.settings.hours:
-            self.take_step()
-            now = time.process_time()
-            self.seconds, last = self.seconds + now - last, now
-            if time.monotonic() - saved > self.settings.save_seconds:
-                self.save()
-                saved = time.monotonic()
-            if self.seconds - exported > self.settings.export_seconds:
-                self.export()
-                exported = self.seconds
+    def go(self, progress: Callable[[Progress], None] | None = None) -> None:
+        """Train until the budget is spent."""
+        self.write("resume" if self.step else "start", budget=asdict(self.budget))
         self.save()
-        self.export()
+        started, before, tables, smooth = time.monotonic(), self.seconds, 0, math.nan
+        saved = evaluated = before
+        while (spent := self.budget.spent(self.step, self.seconds)) < 1:
+            count, value = self.take_step(spent)
+            tables, smooth = tables + count, value if math.isnan(smooth) else 0.98 * smooth + 0.02 * value
+            self.seconds = before + time.monotonic() - started
+            if self.seconds - evaluated > self.settings.eval_seconds:
+                self.evaluate()
+                evaluated = self.seconds
+            if self.seconds - saved > self.settings.save_seconds:
+                self.save()
+                saved = self.seconds
+            if progress is not None:
+                spent = self.budget.spent(self.step, self.seconds)
+                rate, left = tables / (self.seconds - before), self.seconds * (1 - spent) / spent
+                progress(Progress(self.step, smooth, rate, spent, self.seconds, left))
+        self.evaluate()
+        self.save()
+        self.write("end")
 
-    def take_step(self) -> None:
-        spent = min(1.0, self.seconds / (3600 * self.settings.hours))
+    def take_step(self, spent: float) -> tuple[int, float]:
+        """One batch; how many tables it had, and their mean loss."""
         rate = self.settings.rate * min(1.0, (self.step + 1) / self.settings.warm_up)
         for group in self.optimiser.param_groups:
             group["lr"] = rate * 0.5 * (1 + math.cos(math.pi * spent))
         X, y = simulate(*_sizes(self.settings.entries, self.generator), self.generator)
         self.optimiser.zero_grad()
-        loss(self.network, X, y).mean().backward()
+        value = loss(self.network, X, y).mean()
+        value.backward()
         nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
         self.optimiser.step()
         self.step += 1
         decay = min(self.settings.averaging, self.step / (self.step + 10))
-        for mean, value in zip(self.average.parameters(), self.network.parameters(), strict=True):
-            mean.lerp_(value.detach(), 1 - decay)
+        for mean, new in zip(self.average.parameters(), self.network.parameters(), strict=True):
+            mean.lerp_(new.detach(), 1 - decay)
+        return len(X), float(value.detach())
 
-    def save(self) -> None:
-        state: dict[str, Any] = {n: getattr(self, n).state_dict() for n in ("network", "average", "optimiser")}
-        state |= {"generator": self.generator.get_state(), "step": self.step, "seconds": self.seconds}
-        with replacing(self.out / "state.pt") as file:
-            torch.save(state, file)
-
-    def export(self) -> None:
-        facts = {"steps": self.step, "seconds": round(self.seconds), **asdict(self.settings), **self.evaluate()}
-        save(self.out / "ahgp.safetensors", self.average, self.config, facts)
-        with (self.out / "log.jsonl").open("a", encoding="utf-8") as log:
-            log.write(json.dumps(facts) + "\n")
-
-    def evaluate(self) -> dict[str, float]:
+    def evaluate(self) -> None:
         """Mean loss of the averaged network, on the same tables every time."""
         generator, sizes = torch.Generator().manual_seed(1), ((30, 2), (30, 8), (30, 15), (200, 4), (200, 10))
         with torch.no_grad():
             losses = [loss(self.average, *simulate(16, n, d, generator)).mean() for n, d in sizes]
-        return {"loss": round(float(torch.stack(losses).mean()), 4)}
+        self.scores = {"loss": round(float(torch.stack(losses).mean()), 4)}
+        self.write("eval", scores=self.scores)
+
+    def save(self) -> None:
+        """The state, to resume from, and the average of the weights as a checkpoint."""
+        state: dict[str, Any] = {n: getattr(self, n).state_dict() for n in ("network", "average", "optimiser")}
+        state |= {"generator": self.generator.get_state(), "step": self.step, "seconds": self.seconds}
+        facts = {"steps": self.step, "seconds": round(self.seconds), "code_version": code_version(), **self.scores}
+        save(self.folder.path / _FILE, self.average, self.config, facts | asdict(self.settings))
+        self.folder.save_state(state | {"budget": asdict(self.budget)})
+
+    def write(self, event: str, **values: Any) -> None:
+        self.folder.append({"event": event, "step": self.step, "elapsed": round(self.seconds, 3)} | values)
 
 
-def train(settings: Training, config: NetworkConfig, out: Path, seed: int = 0, resume: bool = False) -> Path:
-    """Train, or go on training, in the folder `out`; the checkpoint."""
-    out.mkdir(parents=True, exist_ok=True)
-    run = Run(settings, config, out, seed)
-    if (out / "state.pt").exists():
-        if not resume:
-            raise InvalidInputError(f"{out} holds a run already: resume it, or choose another folder")
-        run.restore()
-    run.go()
-    return out / "ahgp.safetensors"
+def holds_run(out: Path) -> bool:
+    """Whether the run in a folder, if there is any, is one of this network."""
+    return (out / _FILE).exists()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Train the AHGP network.")
-    parser.add_argument("--hours", type=float, default=Training.hours, help="of processor time")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--resume", action="store_true", help="go on with the run in --out, if there is one")
-    options = parser.parse_args()
-    train(Training(hours=options.hours), NetworkConfig(), options.out, options.seed, options.resume)
-
-
-if __name__ == "__main__":
-    main()
+def train(
+    out: Path,
+    *,
+    settings: Training | None = None,
+    config: NetworkConfig | None = None,
+    hours: float | None = None,
+    steps: int | None = None,
+    resume: bool = False,
+    threads: int | None = None,
+    seed: int = 0,
+    progress: Callable[[Progress], None] | None = None,
+) -> Path:
+    """Train in the folder `out`, or go on there; returns the checkpoint. Budget and folder are as in `kitt.train`."""
+    folder, budget = RunFolder(out), Budget(hours, steps)
+    use_threads(threads)
+    with folder.locked():
+        state = folder.earlier_state(resume) or {}
+        if state and not holds_run(out):
+            raise InvalidInputError(f"{out} holds a run of another preset: go on with it without naming one")
+        if budget.is_empty:
+            budget = Budget(**state.get("budget", {}))
+        if budget.is_empty:
+            raise InvalidInputError("a run needs a budget: give hours or steps")
+        run = Run(settings or Training(), config or NetworkConfig(), folder, budget, seed)
+        if state:
+            run.restore(state)
+        run.go(progress)
+    return out / _FILE

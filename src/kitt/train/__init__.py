@@ -1,6 +1,6 @@
 """Learning to caption: `recipes` say what a run is, `step` learns, `loop` repeats, `validate` judges."""
 
-from kitt.train.loop import Budget, Progress, train
+from kitt.train.loop import Budget, Progress, train, use_threads
 from kitt.train.recipes import PRESETS, Optimiser, Sizes, TrainConfig, ValidationSet, recipe
 from kitt.train.runfolder import RunFolder
 from kitt.train.step import draw_batch, losses
@@ -22,4 +22,5 @@ __all__ = [
     "recipe",
     "score",
     "train",
+    "use_threads",
 ]

@@ -174,13 +174,10 @@ def train(
     without one, a new run begins.
     """
     folder, budget = RunFolder(out), Budget(hours, steps)
-    if threads is not None:
-        if threads < 1:
-            raise InvalidInputError(f"threads must be at least 1, got {threads}")
-        torch.set_num_threads(threads)
+    use_threads(threads)
     others = processes()
     with folder.locked() if others.rank == 0 else nullcontext(), torch.random.fork_rng(devices=[]):
-        state = _earlier_state(folder, resume)
+        state = folder.earlier_state(resume)
         config, budget = _settle(config, budget, state, folder)
         run = Run(Trainer(config, others), folder, budget, progress)
         if state is None:
@@ -192,12 +189,12 @@ def train(
     return folder.checkpoint
 
 
-def _earlier_state(folder: RunFolder, resume: bool) -> dict[str, Any] | None:
-    if not folder.has_run():
-        return None
-    if not resume:
-        raise InvalidInputError(f"{folder.path} holds a training run: go on with it by --resume, or use another folder")
-    return folder.load_state()
+def use_threads(threads: int | None) -> None:
+    """So many in this process; with None, as many as torch thinks."""
+    if threads is not None:
+        if threads < 1:
+            raise InvalidInputError(f"threads must be at least 1, got {threads}")
+        torch.set_num_threads(threads)
 
 
 def _settle(

@@ -60,6 +60,16 @@ class RunFolder:
                 os.link(self.state, spare)
                 os.replace(spare, self.backup)
 
+    def earlier_state(self, resume: bool) -> dict[str, Any] | None:
+        """The state of the run that this folder holds, if it holds one; then it must be meant."""
+        if not self.has_run():
+            return None
+        if not resume:
+            raise InvalidInputError(
+                f"{self.path} holds a training run: go on with it by --resume, or use another folder"
+            )
+        return self.load_state()
+
     def load_state(self) -> dict[str, Any]:
         """The state; if it is unreadable, the one before it, with a warning."""
         problems = []
@@ -69,8 +79,8 @@ class RunFolder:
             except Exception as error:  # what torch.load raises for a foreign file is anybody's guess
                 problems.append(f"{path} cannot be read ({type(error).__name__}: {' '.join(str(error).split()):.80})")
                 continue
-            if not isinstance(state, dict) or state.get("version") != VERSION:
-                found = state.get("version") if isinstance(state, dict) else None
+            found = state.get("version", VERSION) if isinstance(state, dict) else None  # old ones do not say
+            if found != VERSION:
                 raise CheckpointError(f"{path} is not a training state of version {VERSION}, but of version {found}")
             if problems:
                 warnings.warn(f"{problems[0]}: going on from {path}, saved at step {state['step']}", stacklevel=2)
