@@ -458,6 +458,30 @@ def test_recovery_of_an_ignorant_network(checkpoint: str) -> None:
         recovery.Draw("letters")
 
 
+def test_calibration_of_an_ignorant_network(checkpoint: str) -> None:
+    from kitt.bench import calibration, figures
+    from kitt.bench.runner import measure
+
+    cells = calibration.calibration_cells([checkpoint], 2, "smoke")
+    lines = [measure(cell) for cell in cells]
+    assert [line["status"] for line in lines] == ["ok", "ok"], lines
+    rows = calibration.summary(lines)
+    assert [row["head"] for row in rows] == ["classifier", "decoder"]
+    assert all(8 <= row["data_sets"] <= 32 and 0 <= row["ece"] <= 1 for row in rows)
+    figures.reliability_figure(lines)
+
+
+def test_calibration_error_beside_chance() -> None:
+    from kitt.bench.calibration import chance_error
+    from kitt.bench.recovery import calibration, calibration_error
+
+    random = np.random.default_rng(0)
+    p = random.beta(2, 3, 4000)
+    honest, boastful = (np.array(calibration(q, random.random(4000) < p)) for q in (p, np.sqrt(p)))
+    assert calibration_error(honest) < 2 * chance_error(honest) < 0.05
+    assert calibration_error(boastful) == pytest.approx(np.mean(np.sqrt(p) - p), abs=0.03)
+
+
 def test_exhaustive_search_finds_white_noise() -> None:
     from kitt.bench import recovery
     from kitt.grammar import WORDS

@@ -185,6 +185,26 @@ def recovery(
 
 
 @app.command()
+def calibration(
+    models: Models = "default",
+    batches: Annotated[int, typer.Option(help="Batches of about 65 data sets for the default mixture.", min=1)] = 100,
+    preset: Annotated[
+        str | None, typer.Option(help="Training preset to draw from; without one, the network's own.")
+    ] = None,
+    out: Out = Path("calibration.jsonl"),
+    jobs: Jobs = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Fresh draws of the training mixture: are first choices right as often as promised? See `figure reliability`."""
+    from kitt.bench import calibration as c
+
+    lines = run_cells(
+        c.calibration_cells(names_of(models) or [], batches, preset), out, plan_of(jobs, "loky", None, True)
+    )
+    print_rows(c.summary(lines), as_json, "calibration of the first choice")
+
+
+@app.command()
 def latency(
     data: Data = None,
     tables: Tables = None,

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from scipy.stats import spearmanr
 
+from kitt.bench.calibration import curves
 from kitt.bench.recovery import BINS, TOPS, calibration_error, exhaustive_summary, summary
 from kitt.bench.runner import Line
 from kitt.bench.tables import Scores, collect, mean_error, ranked_tables, table_names
@@ -86,17 +87,19 @@ def _recovery_panel(ax: Axes, rows: Sequence[Mapping[str, Any]], x: str) -> None
     ax.minorticks_off()
 
 
-def reliability_figure(lines: Iterable[Line]) -> Figure:
+def reliability_figure(lines: Sequence[Line]) -> Figure:
     """How often the first choice is right, against the probability it was given."""
-    done = [line for line in lines if line["status"] == "ok" and line["key"].get("bench") == "recovery"]
-    _need(done, "kitt bench recovery")
+    found = {f"{model}, {head}": bins for (model, _, head), bins in curves(lines).items()}
+    for line in lines:
+        if line["status"] == "ok" and line["key"].get("bench") == "recovery":
+            name, bins = f"{line['key']['model']}, recovery", np.array(line["result"]["calibration"])
+            found[name] = found[name] + bins if name in found else bins
+    _need(found, "kitt bench calibration or kitt bench recovery")
     figure, (ax,) = _figure(1)
     ax.plot([0, 1], [0, 1], color="0.7", linewidth=0.8)
-    for model in dict.fromkeys(line["key"]["model"] for line in done):
-        own = [line["result"]["calibration"] for line in done if line["key"]["model"] == model]
-        bins = np.sum(own, axis=0)
+    for name, bins in found.items():
         filled = bins[bins[:, 0] >= 10]
-        label = f"{model}, error {calibration_error(bins):.3f}"
+        label = f"{name}, error {calibration_error(bins):.3f}"
         ax.plot(filled[:, 1] / filled[:, 0], filled[:, 2] / filled[:, 0], "o-", ms=3, label=label)
     ax.set(xlabel=f"probability of the first choice ({BINS} bins)", ylabel="share right", xlim=(0, 1), ylim=(0, 1))
     ax.legend(fontsize=7)
