@@ -156,20 +156,24 @@ def regret(
 
 @app.command()
 def recovery(
-    models: Models = "default,paper",
+    models: Models = "default",
     kinds: Annotated[str, typer.Option(help="primitives, words, captions.")] = "primitives,words,captions",
     priors: Annotated[str, typer.Option(help="paper, default.")] = "paper,default",
     count: Annotated[int, typer.Option(help="Data sets of a cell.", min=1)] = 300,
-    repeats: Annotated[int, typer.Option(min=1)] = 3,
-    sizes: Annotated[str, typer.Option(help="Numbers of points.")] = "64,200,400,800,1600",
-    dimensions: Annotated[str, typer.Option(help="Numbers of columns.")] = "1,2,4,8,16",
-    exhaustive: Annotated[int, typer.Option(help="Data sets on which all 34 words are fitted too.", min=0)] = 0,
+    repeats: Annotated[int, typer.Option(help="Cells of each size, for standard errors.", min=1)] = 3,
+    sizes: Annotated[str, typer.Option(help="Numbers of points, with 4 columns.")] = "64,200,400,800,1600",
+    dimensions: Annotated[
+        str, typer.Option(help="Numbers of columns, with most and with fewest points.")
+    ] = "1,2,4,8,16",
+    exhaustive: Annotated[
+        int, typer.Option(help="Data sets on which all 34 words are fitted too, as --set says.", min=0)
+    ] = 0,
     options: Set = None,
     out: Out = Path("recovery.jsonl"),
     jobs: Jobs = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Data sets drawn from known words: how often the network names them, by size; beside 34 fits."""
+    """Data sets drawn from known words: how often the network names them, by size, and beside choosing after 34 fits."""
     from kitt.bench import recovery as r
     from kitt.bench.methods import settings_of
 
@@ -178,7 +182,7 @@ def recovery(
     cells = r.recovery_cells(r.sweep(names_of(kinds) or [], names_of(priors) or [], repeats, count, ns, ds), names)
     for n in (64, 200) if exhaustive else ():
         cells += r.exhaustive_cells(r.Draw("words", "paper", n, 4), exhaustive, settings_of(options or []), names)
-    lines = run_cells(cells, out, plan_of(jobs, "loky", None, False))
+    lines = run_cells(cells, out, plan_of(jobs, "loky", None, True))
     print_rows(r.summary(lines), as_json, "recovery")
     if exhaustive:
         print_rows(r.exhaustive_summary(lines), as_json, "beside 34 fits")
@@ -209,7 +213,9 @@ def latency(
     data: Data = None,
     tables: Tables = None,
     models: Models = "default",
-    repeats: Annotated[int, typer.Option(min=1)] = 10,
+    repeats: Annotated[
+        int, typer.Option(help="After a warm-up; of the process and the import, at most 5.", min=1)
+    ] = 10,
     out: Out = Path("latency.jsonl"),
     as_json: AsJson = False,
 ) -> None:

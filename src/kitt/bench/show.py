@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 console = Console(width=None if sys.stdout.isatty() else 200)  # a pipe is no reason to cut columns short
 errors = Console(stderr=True)
+LABEL = ("table", "split", "method", "expression", "model", "head", "kind", "prior", "n", "d", "batch", "index")
 
 
 def sources_of(data: Path | None, tables: str | None, suite: str = "uci") -> list[Source]:
@@ -134,4 +135,4 @@ def bar() -> Iterator[Report]:
 
 
 def _label(key: Mapping[str, Any]) -> str:
-    return " ".join(str(key[name]) for name in ("table", "split", "method", "expression") if name in key)
+    return " ".join(str(key[name]) for name in LABEL if name in key)
