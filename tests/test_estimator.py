@@ -17,7 +17,13 @@ import kitt
 from kitt import KITTRegressor
 from kitt.errors import CheckpointError, InvalidInputError
 
-FAST = {"k": 1, "plain": False, "random_state": 0, "fit_options": {"draws": 10, "starts": 1, "max_iterations": 20}}
+FAST = {
+    "k": 1,
+    "sums": False,
+    "plain": False,
+    "random_state": 0,
+    "fit_options": {"draws": 10, "starts": 1, "max_iterations": 20},
+}
 
 
 @parametrize_with_checks([KITTRegressor(**FAST)])

@@ -20,13 +20,17 @@ def test_temperature_undoes_a_known_one():
     assert abs(temperature(logits * 2.5, labels) - 2.5) < 0.15
 
 
-def test_cost_table_finds_the_costs_that_made_the_regrets():
+def test_costs_that_made_the_regrets_are_found():
     generator = torch.Generator().manual_seed(0)
-    truth = torch.rand(5, 5, generator=generator, dtype=torch.float64)
+    truth = torch.rand(6, 5, generator=generator, dtype=torch.float64)
     probabilities = torch.rand(4000, 5, generator=generator, dtype=torch.float64) ** 6
     probabilities /= probabilities.sum(1, keepdim=True)
-    table = cost.cost_table(probabilities, probabilities @ truth)
-    assert torch.allclose(table, truth, atol=0.02)
+    noise = 0.1 * torch.randn(4000, 5, generator=generator, dtype=torch.float64)
+    regret = cost.expected(truth, probabilities) + noise
+    table = cost.learn(probabilities, regret)
+    error = cost.expected(table, probabilities) - cost.expected(truth, probabilities)
+    assert error.square().mean().sqrt() < 0.05
+    assert abs(float(cost.surprises(probabilities, regret, count=4000).std()) - 0.1) < 0.01
 
 
 def test_a_rigid_word_loses_more_than_a_flexible_one():
@@ -56,6 +60,7 @@ def test_corpus_resumes_and_a_run_is_finished(tmp_path):
     model = load(path)
     assert model.facts.name == "mine"
     assert model.facts.extra["temperature"] > 0
-    assert model.tensors["cost"].shape == (34, 34)
+    assert model.tensors["cost"].shape == (35, 34)
+    assert model.tensors["surprises"].shape == (32, 34)
     batch = simulate(SimulatorConfig("default"), 1, 20, 2, torch.Generator().manual_seed(0))
     assert caption(batch.X[0].numpy(), batch.y[0].numpy(), model=model).captions[0].expected_loss is not None

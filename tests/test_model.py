@@ -30,7 +30,7 @@ def table(n: int = 50) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def model() -> Model:
-    return kitt.suggest(table(), k=1, fit=True, fit_options=QUICK).fitted
+    return kitt.suggest(table(), k=1, sums=False, fit=True, fit_options=QUICK).fitted
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 import kitt
 from kitt.errors import FitError, InvalidInputError
-from kitt.suggest import Options, as_dataset, suggest_dataset
+from kitt.suggest import Options, as_dataset, further_sums, suggest_dataset
 
 QUICK = {"draws": 10, "starts": 1, "max_iterations": 20}
 
@@ -49,17 +49,30 @@ def test_the_same_table_in_every_form(tmp_path) -> None:
     assert len({str(form.captions.captions) for form in forms}) == 1
 
 
-def test_a_fit_has_the_captions_and_the_plain_kernels(fitted: kitt.Suggestion) -> None:
+def test_a_fit_has_the_captions_their_sums_and_the_plain_kernels(fitted: kitt.Suggestion) -> None:
     model = fitted.fitted
-    assert model.is_plain == (False, False, True, True)
+    assert model.is_plain == (False,) * (len(model.kernels) - 2) + (True, True)
     assert sum(model.weights) == pytest.approx(1)
     said = [c.expression for c in fitted.captions.captions]
     assert all(said[i].same_sum(model.kernels[i].expression) for i in range(2))
-    assert [str(kernel.expression) for kernel in model.kernels[2:]] == ["RBF", "Matern52"]
+    sums = [set(kernel.expression) for kernel in model.kernels[2:-2]]
+    assert sums == [set(expression) for expression in further_sums(said)]
+    assert [str(kernel.expression) for kernel in model.kernels[-2:]] == ["RBF", "Matern52"]
     assert fitted.best == model.best.expression
     assert set(fitted.seconds) == {"caption", "fit", "average"}
     assert "weight" in str(fitted)
     assert json.loads(json.dumps(fitted.to_dict()))["kernels"][0]["weight"] == pytest.approx(model.weights[0])
+
+
+def test_sums_of_captions() -> None:
+    def sums(*said: str) -> list[str]:
+        return list(map(str, further_sums(list(map(kitt.parse, said)))))
+
+    assert sums("RBF", "Linear", "Periodic") == ["RBF + Linear", "RBF + Linear + Linear*White"]
+    assert sums("RBF + Linear", "RBF") == ["RBF + Linear + Linear*White"]
+    assert sums("RBF") == ["RBF + Linear*White"]
+    assert sums("Linear*White", "RBF") == ["Linear*White + RBF"]
+    assert sums("Linear*White + RBF", "RBF") == []
 
 
 def test_progress_is_told() -> None:

@@ -1,14 +1,14 @@
 """Table -> ranked captions with probabilities (paper, Inference, steps 1 to 4), in a tenth of a second, without fitting.
 
 The network is asked once; classifier ranking, greedy decoding, sampling and beam search all read the same encodings. Three
-rankings: `probability`, as in the paper; `expected-loss`, what it costs if another word is the true one (`cost`); and
-`prudent`, the probability discounted by that loss, p exp(−loss / PRUDENCE), which chose best on real tables.
+rankings: `probability`, as in the paper; `expected-loss`, k captions one of which will probably lose little (`cost`); and
+`prudent`, the same with PRUDENCE nats of log-probability counted as one of loss, which chose best on real tables.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kitt import cost
 from kitt.checkpoint import LoadedModel, load
 from kitt.data import FloatArray, Standardiser
 from kitt.errors import InvalidInputError
@@ -27,7 +28,9 @@ WORK = 1.0e6  # about what one subset may cost: N² (D + 6)
 MAX_POINTS = 384
 SEARCHES = ("beam", "greedy", "sample")
 RANKINGS = ("prudent", "probability", "expected-loss")
-PRUDENCE = 0.3  # nats a point of expected loss that cost a caption a factor e of its probability
+PRUDENCE = 0.1  # nats a point of expected loss that weigh as much as a factor e of probability
+ALONE = 0.1  # what a further caption loses by itself counts so much beside what it adds to those before it
+LENGTH = 0.01  # nats a point that each further word of a sum costs
 HEADS = ("classifier", "decoder")
 BEAM = 24
 SAMPLES = 60  # as in the paper's code
@@ -192,15 +195,16 @@ def _caption(
         found = {frozenset([i]): ((i,), float(p)) for i, p in enumerate(words)}
     else:
         found = merge_orders(_SEARCH[search](_Stepper(loaded, view), generator))
-    cost = loaded.tensors.get("cost")
-    candidates = [(c, p, _expected_loss(c, words, cost)) for c, p in found.values()]
-    if ranking == "expected-loss" and cost is not None:
-        ranked = _covering(candidates, words, cost, k)
-    elif ranking == "prudent" and cost is not None:
-        ranked = sorted(candidates, key=lambda c: c[2] / PRUDENCE - math.log(max(c[1], 1e-12)))[:k]
-    else:
-        ranked = sorted(candidates, key=lambda c: -c[1])[:k]
-    captions = [Caption(Expression.from_indices(c), p, None if cost is None else loss) for c, p, loss in ranked]
+    said = sorted(found.values(), key=lambda caption: -caption[1])
+    losses: list[float | None] = [None] * len(said)
+    order = list(range(len(said)))
+    if "cost" in loaded.tensors:
+        scenarios = _scenarios([c for c, _ in said], words, loaded.tensors)
+        losses = scenarios.mean(0).tolist()
+        if ranking != "probability":
+            prudence = PRUDENCE if ranking == "prudent" else 0.0
+            order = _covering(scenarios - prudence * torch.tensor([max(p, 1e-12) for _, p in said]).log(), k)
+    captions = [Caption(Expression.from_indices(said[i][0]), said[i][1], losses[i]) for i in order[:k]]
     roughness = None if view.roughness is None else tuple(map(float, view.roughness))
     return Captions(tuple(captions), tuple(map(float, words)), view.rows, view.strangeness, roughness, view.noise)
 
@@ -211,29 +215,23 @@ def word_probabilities(loaded: LoadedModel, view: View) -> Tensor:
     return log_p.softmax(-1).double()
 
 
-Candidate = tuple[tuple[int, ...], float, float]  # words, probability, expected loss
+def _scenarios(captions: Sequence[tuple[int, ...]], probabilities: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
+    """What each caption may lose, (S, C): as its best word, for a sum can switch the others off, at a price."""
+    by_word = cost.expected(tensors["cost"], probabilities) + tensors["surprises"].double()  # (S, V)
+    return torch.stack([by_word[:, list(c)].amin(1) + LENGTH * (len(c) - 1) for c in captions], 1)
 
 
-def _losses(words: tuple[int, ...], cost: Tensor) -> Tensor:
-    """What a caption loses for each true word: what the best of its words loses, for a sum can switch the others off."""
-    return cost.double()[:, list(words)].amin(1) + 0.01 * (len(words) - 1)
-
-
-def _expected_loss(words: tuple[int, ...], probabilities: Tensor, cost: Tensor | None) -> float:
-    return math.nan if cost is None else float(probabilities @ _losses(words, cost))
-
-
-def _covering(candidates: list[Candidate], probabilities: Tensor, cost: Tensor, k: int) -> list[Candidate]:
-    """Greedy: each next caption is the one that most lowers the expected loss of the best one chosen so far."""
-    by_truth = torch.stack([_losses(words, cost) for words, _, _ in candidates])
-    covered = torch.full((cost.shape[0],), math.inf, dtype=torch.float64)
-    chosen: list[int] = []
-    while len(chosen) < min(k, len(candidates)):
-        left = torch.minimum(by_truth, covered) @ probabilities
+def _covering(scenarios: Tensor, k: int) -> list[int]:
+    """Greedy: the caption that loses least on average, then each time the one that most lowers the least of the losses."""
+    alone = scenarios.mean(0)
+    chosen = [int(alone.argmin())]
+    least = scenarios[:, chosen[0]]
+    while len(chosen) < min(k, scenarios.shape[1]):
+        left = torch.minimum(scenarios, least[:, None]).mean(0) + ALONE * alone
         left[chosen] = math.inf
         chosen.append(int(left.argmin()))
-        covered = torch.minimum(covered, by_truth[chosen[-1]])
-    return [candidates[i] for i in chosen]
+        least = torch.minimum(least, scenarios[:, chosen[-1]])
+    return chosen
 
 
 class _Stepper:

@@ -32,6 +32,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON, for programs.")]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="File written by `kitt fit`.")]
 Seed = Annotated[int, typer.Option(help="Of everything random.")]
 Weights = Annotated[str, typer.Option(help="stacking, bic, lml, network or uniform.")]
+Sums = Annotated[bool, typer.Option("--sums/--no-sums", help="Also fit the sum of the first two captions.")]
 Plain = Annotated[bool, typer.Option("--plain/--no-plain", help="Also try plain RBF and Matern52 kernels.")]
 Deadline = Annotated[float | None, typer.Option(help="Seconds for all fits together; without it, as long as it takes.")]
 
@@ -142,6 +143,7 @@ def fit(
     target: Target = None,
     k: K = 3,
     weights: Weights = "stacking",
+    sums: Sums = True,
     plain: Plain = True,
     deadline: Deadline = None,
     rows: Annotated[bool, typer.Option("--rows/--no-rows", help="Keep the rows, which predictions need.")] = True,
@@ -158,7 +160,7 @@ def fit(
     from kitt.suggest import Options, suggest_dataset
 
     options = Options.of(
-        k=k, weights=weights, plain=plain, deadline=deadline, model=model, ranking=ranking, random_state=seed
+        k=k, weights=weights, sums=sums, plain=plain, deadline=deadline, model=model, ranking=ranking, random_state=seed
     )
     if not out.parent.is_dir():
         raise InvalidInputError(f"cannot write {out}: there is no directory {out.parent}")
@@ -188,6 +190,7 @@ def report(
     target: Target = None,
     k: K = 3,
     weights: Weights = "stacking",
+    sums: Sums = True,
     plain: Plain = True,
     deadline: Deadline = None,
     model: Network = "default",
@@ -202,7 +205,7 @@ def report(
     from kitt.suggest import Options, suggest_dataset
 
     options = Options.of(
-        k=k, weights=weights, plain=plain, deadline=deadline, model=model, ranking=ranking, random_state=seed
+        k=k, weights=weights, sums=sums, plain=plain, deadline=deadline, model=model, ranking=ranking, random_state=seed
     )
     if not out.parent.is_dir():
         raise InvalidInputError(f"cannot write {out}: there is no directory {out.parent}")

@@ -2,7 +2,7 @@
 
 Errors are not alike: a word that is too flexible costs hundredths of a nat, one that is too rigid costs whole nats. So the
 caption to try first is not the most probable one but the one with the least expected loss. `collect` fits every word to
-simulated tables; `cost_table` turns that into R, such that p(word | data) · R is the expected loss of choosing each word.
+simulated tables; `learn` regresses what each word loses there on the network's log-probabilities of all of them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from kitt.simulate import DEFAULT_DATA, Batch, simulate
 
 CAP = 3.0  # nats: a loss above this is a disaster, however large
 BATCH, TEST = 16, 80  # tables of one seed, and test rows of each
+SIZES, FEW = (40, 64, 100, 150, 250, 400), 100  # training rows; so many of them for most of a fit
+_FLOOR = 1e-4  # smaller probabilities are alike
 
 
 def log_prior(kernel: Kernel, theta: Tensor, prior: Preset) -> Tensor:
@@ -36,14 +38,20 @@ def log_prior(kernel: Kernel, theta: Tensor, prior: Preset) -> Tensor:
 
 
 def fit_batch(word: Word, X: Tensor, y: Tensor, prior: Preset, steps: int, generator: torch.Generator) -> Tensor:
-    """MAP parameters (B, P) of one word for each of B data sets, by Adam from the better of a neutral and a drawn start."""
+    """MAP parameters (B, P) of one word for each of B data sets: on few rows from the best of some starts, then on all."""
     kernel = Kernel(Expression((word,)), X.shape[-1])
-    likelihood = Likelihood(kernel, X, y)
+    few = Likelihood(kernel, X[:, :FEW], y[:, :FEW])
     starts = [_start(kernel, prior, len(X), generator, spread) for spread in (0.0, 0.5, 0.5, 0.5)]
-    values = torch.stack([likelihood.value(theta) + log_prior(kernel, theta, prior) for theta in starts])
-    theta = torch.stack(starts)[values.argmax(0), torch.arange(len(X))]
+    values = torch.stack([few.value(theta) + log_prior(kernel, theta, prior) for theta in starts])
+    theta = _climb(few, torch.stack(starts)[values.argmax(0), torch.arange(len(X))], prior, steps, rate=0.15)
+    return theta if X.shape[1] <= FEW else _climb(Likelihood(kernel, X, y), theta, prior, steps // 5, rate=0.05)
+
+
+def _climb(likelihood: Likelihood, theta: Tensor, prior: Preset, steps: int, rate: float) -> Tensor:
+    """The best point of some steps of Adam, for each data set."""
+    kernel = likelihood.kernel
     first, second = torch.zeros_like(theta), torch.zeros_like(theta)
-    best, best_value = theta, torch.full((len(X),), -math.inf, dtype=theta.dtype)
+    best, best_value = theta, torch.full(theta.shape[:1], -math.inf, dtype=theta.dtype)
     for step in range(1, steps + 1):
         value, gradient = likelihood.value_and_gradient(theta)
         raw = theta.detach().requires_grad_(True)
@@ -54,9 +62,9 @@ def fit_batch(word: Word, X: Tensor, y: Tensor, prior: Preset, steps: int, gener
         best_value = torch.maximum(best_value, value + penalty.detach())
         first = 0.9 * first + 0.1 * gradient
         second = 0.95 * second + 0.05 * gradient.square()
-        rate = 0.15 * math.cos(0.5 * math.pi * step / (steps + 1))
+        pace = rate * math.cos(0.5 * math.pi * step / (steps + 1))
         update = first / (1 - 0.9**step) / ((second / (1 - 0.95**step)).sqrt() + 1e-8)
-        theta = (theta + rate * update).clamp(-12, 12)
+        theta = (theta + pace * update).clamp(-12, 12)
     return best
 
 
@@ -86,10 +94,11 @@ def measure(batch: Batch, train: int, generator: torch.Generator, steps: int = 6
     return torch.stack(scores, 1)
 
 
-def tables(seed: int) -> tuple[Batch, int]:
-    """The simulated tables of a seed, and how many of their rows are for training."""
+def tables(seed: int, n: int | None = None) -> tuple[Batch, int]:
+    """The simulated tables of a seed, and how many of their rows are for training: `n`, or some."""
     generator = torch.Generator().manual_seed(seed)
-    n = (40, 64, 100, 150)[int(torch.randint(4, (1,), generator=generator))]
+    drawn = SIZES[int(torch.randint(len(SIZES), (1,), generator=generator))]
+    n = drawn if n is None else n
     d = int(torch.randint(1, 11, (1,), generator=generator))
     return simulate(DEFAULT_DATA, BATCH, n + TEST, d, generator), n
 
@@ -125,8 +134,32 @@ def regrets(nlpd: Tensor) -> Tensor:
     return (nlpd - nlpd.amin(1, keepdim=True)).nan_to_num(CAP, CAP, CAP).clamp_max(CAP)
 
 
-def cost_table(probabilities: Tensor, regret: Tensor, ridge: float = 3.0) -> Tensor:
-    """R (V, V) with probabilities (B, V) @ R ≈ regret (B, V): least squares, shrunk to the mean regret of each word."""
-    P, mean = probabilities.double(), regret.double().mean(0)
-    gram = P.mT @ P + ridge * torch.eye(P.shape[1], dtype=torch.float64)
-    return torch.linalg.solve(gram, P.mT @ (regret.double() - mean)) + mean
+def features(probabilities: Tensor) -> Tensor:
+    return (probabilities.double() + _FLOOR).log()
+
+
+def expected(table: Tensor, probabilities: Tensor) -> Tensor:
+    """Expected loss of choosing each word, (..., V), from the probabilities (..., V) of all of them."""
+    return features(probabilities) @ table[:-1].double() + table[-1].double()
+
+
+def learn(probabilities: Tensor, regret: Tensor, ridge: float = 30.0) -> Tensor:
+    """The table (V + 1, V) of `expected`, its last row the constants: regret (B, V) regressed on log-probabilities."""
+    F = features(probabilities)
+    centre, scale, mean = F.mean(0), F.std(0).clamp_min(1e-3), regret.double().mean(0)
+    Z = (F - centre) / scale
+    gram = Z.mT @ Z + ridge * torch.eye(Z.shape[1], dtype=torch.float64)
+    slopes = torch.linalg.solve(gram, Z.mT @ (regret.double() - mean)) / scale[:, None]
+    return torch.cat([slopes, (mean - centre @ slopes)[None]])
+
+
+def surprises(probabilities: Tensor, regret: Tensor, count: int = 128, folds: int = 7) -> Tensor:
+    """By how much the losses of all words differ from what was expected, (count, V): of tables not learned from."""
+    fold = torch.arange(len(regret)) // BATCH % folds
+    out = torch.zeros_like(regret, dtype=torch.float64)
+    for k in range(folds):
+        if (fold == k).any() and (fold != k).any():
+            table = learn(probabilities[fold != k], regret[fold != k])
+            out[fold == k] = regret[fold == k].double() - expected(table, probabilities[fold == k])
+    out = out[torch.linspace(0, len(out) - 1, min(count, len(out))).long()]
+    return out - out.mean(0)

@@ -27,6 +27,7 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
     k : number of captions to fit.
     weights : how fitted kernels are averaged: "stacking", "bic", "lml", "network" or "uniform".
     model : checkpoint of the network, by name or file.
+    sums : also fit the sum of the first two captions, as it is and with noise that changes with the inputs.
     plain : also consider plain RBF and Matern-5/2 kernels, as other libraries have them by default.
     objective : "map", with the prior of the parameters, or "ml".
     head, ranking : which head of the network names the kernels, and how they are ranked; see `kitt.caption`.
@@ -47,6 +48,7 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
         *,
         weights: str = Options.weights,
         model: str = Options.model,
+        sums: bool = Options.sums,
         plain: bool = Options.plain,
         objective: str = Options.objective,
         head: str = Options.head,
@@ -58,6 +60,7 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
         self.k = k
         self.weights = weights
         self.model = model
+        self.sums = sums
         self.plain = plain
         self.objective = objective
         self.head = head

@@ -31,7 +31,7 @@ def finish(run: Path, out: Path, corpus: Path | None = None, *, batches: int = 6
     tensors = dict(loaded.tensors)
     extra = loaded.facts.extra | calibrate(loaded, fresh(config, batches, seed))
     if corpus is not None:
-        tensors["cost"] = learn_costs(replace_extra(loaded, extra), corpus).float()
+        tensors |= learn_costs(replace_extra(loaded, extra), corpus)
     facts = replace(loaded.facts, name=out.stem, extra=extra)
     return save(out, loaded.model, facts, tensors=tensors, half=True)
 
@@ -79,16 +79,17 @@ def temperature(logits: Tensor, labels: Tensor) -> float:
     return float(torch.tensor(minimize_scalar(loss, bounds=(-1.5, 1.5), method="bounded").x).exp())
 
 
-def learn_costs(loaded: LoadedModel, corpus: Path, progress: Callable[[int], None] | None = None) -> Tensor:
-    """The cost table of a network, from its own probabilities for the tables of a corpus (`cost.collect`)."""
+def learn_costs(loaded: LoadedModel, corpus: Path, progress: Callable[[int], None] | None = None) -> dict[str, Tensor]:
+    """What captioning knows of costs, from a network's own probabilities for the tables of a corpus (`cost.collect`)."""
     probabilities, regret = [], []
     scale = loaded.facts.extra.get("temperature", 1.0)
     for line in cost.read(corpus):
-        batch, n = cost.tables(line["seed"])
+        batch, n = cost.tables(line["seed"], line["n"])
         with torch.inference_mode():
             log_p = loaded.model.classify(loaded.model.encode(batch.X[:, :n], batch.y[:, :n])) / scale
         probabilities.append(log_p.softmax(-1).double())
         regret.append(cost.regrets(torch.tensor(line["nlpd"], dtype=torch.float64)))
         if progress is not None:
             progress(line["seed"])
-    return cost.cost_table(torch.cat(probabilities), torch.cat(regret))
+    p, lost = torch.cat(probabilities), torch.cat(regret)
+    return {"cost": cost.learn(p, lost).float(), "surprises": cost.surprises(p, lost).float()}

@@ -22,6 +22,7 @@ Weighting = Literal["network", "bic", "lml", "stacking", "uniform"]
 _LOG_2PI = math.log(2 * math.pi)
 _BISECTIONS = 60
 _EM_STEPS = 1000
+_PRICE = 0.5  # nats; a parameter without a prior would cost about one (Akaike)
 
 
 def weights(
@@ -30,7 +31,8 @@ def weights(
     """One weight a model, summing to one.
 
     `network`: the network's probabilities (their logarithms given); `bic`: exp(−BIC/2); `lml`: exp(log likelihood), the
-    paper's code; `stacking`: those that maximise the leave-one-out log density of the mixture; `uniform`: equal ones.
+    paper's code; `stacking`: those that maximise the leave-one-out log density of the mixture, less half a nat for each
+    parameter, which was fitted to the rows left out; `uniform`: equal ones.
     """
     if not models:
         raise InvalidInputError("expected at least one fitted model to weigh, got none")
@@ -43,7 +45,8 @@ def weights(
     if method == "lml":
         return softmax([model.log_marginal_likelihood for model in models])
     if method == "stacking":
-        return stacked(np.stack([model.loo.log_density.numpy() for model in models], 1))
+        price = [_PRICE * model.kernel.kernel.size / model.rows for model in models]
+        return stacked(np.stack([model.loo.log_density.numpy() for model in models], 1) - price)
     if method == "uniform":
         return np.full(len(models), 1 / len(models))
     raise InvalidInputError(f"weights must be one of {', '.join(get_args(Weighting))}, got {method!r}")

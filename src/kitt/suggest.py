@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from os import PathLike
 from typing import Any, get_args
@@ -18,6 +18,7 @@ from kitt.mixture import Mixture, Weighting, weights
 from kitt.model import Model
 
 PLAIN = ("RBF", "Matern52")  # the kernels users have today, with BoTorch's priors: always tried too
+LOUDER = parse("Linear*White")  # noise that changes with the inputs
 Progress = Callable[[str, float], None]  # what is being done, and the share that is done
 
 
@@ -31,6 +32,7 @@ class Options:
     search: str = "beam"
     ranking: str = "prudent"
     weights: Weighting = "stacking"
+    sums: bool = True  # also fit the sum of the first two captions, as it is and with noise that changes
     plain: bool = True  # also consider plain RBF-ARD and Matern52-ARD
     objective: str = "map"
     deadline: float | None = None  # seconds for all fits together
@@ -168,7 +170,7 @@ def suggest_dataset(
         return Suggestion(dataset, options, captions, warnings=notes, seconds=clock.seconds)
     models, is_plain, failures = _fit_candidates(dataset, captions, options, report)  # step 5
     clock.stop("fit")
-    mixture = Mixture(tuple(models), weights(models, options.weights, _log_probabilities(models, captions)))  # step 6
+    mixture = Mixture(tuple(models), weights(models, options.weights, log_probabilities(models, captions)))  # step 6
     clock.stop("average")
     model = Model.of(mixture, dataset, is_plain)
     return Suggestion(dataset, options, captions, model, tuple(failures), notes, clock.seconds)
@@ -209,8 +211,9 @@ def _column(y: Any, rows: int) -> Any:
 def _fit_candidates(
     dataset: Dataset, captions: Captions, options: Options, report: Progress
 ) -> tuple[list[FittedGP], list[bool], list[Failure]]:
-    """The network's captions with our prior, then the plain kernels with BoTorch's; each has its share of the time."""
-    groups = [([c.expression for c in captions.captions], "default", False)]
+    """The network's captions and sums with our prior, then the plain kernels with BoTorch's; each has its share of time."""
+    said = [c.expression for c in captions.captions]
+    groups = [(said + (list(further_sums(said)) if options.sums else []), "default", False)]
     if options.plain:
         groups.append(([parse(text) for text in PLAIN], "botorch", True))
     total = sum(len(expressions) for expressions, _, _ in groups)
@@ -238,7 +241,17 @@ def _fit_candidates(
     return models, is_plain, failures
 
 
-def _log_probabilities(models: list[FittedGP], captions: Captions) -> list[float]:
+def further_sums(said: Sequence[Expression]) -> Iterator[Expression]:
+    """The first two captions as one sum, as it is and with noise that changes: real tables are rarely a single word."""
+    both = dict.fromkeys(word for expression in said[:2] for word in expression)
+    known = {frozenset(expression) for expression in said}
+    for words in (both, both | dict.fromkeys(LOUDER)):
+        if frozenset(words) not in known:
+            known.add(frozenset(words))
+            yield Expression(tuple(words))
+
+
+def log_probabilities(models: Sequence[FittedGP], captions: Captions) -> list[float]:
     """The network's log-probability of each model's expression; of what it did not say, the product of its words'."""
     out = []
     for model in models:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from kitt.baselines.base import FittedMethod, Predictive
-from kitt.caption import Caption, Captions, caption
+from kitt.caption import Caption, caption
 from kitt.checkpoint import load, read_facts
 from kitt.data import Dataset, FloatArray
 from kitt.errors import FitError
@@ -17,7 +17,7 @@ from kitt.fit import Failure, FittedGP, fit_all
 from kitt.grammar import Expression, Word, parse
 from kitt.mixture import Mixture, Weighting, weights
 from kitt.optimise import FitConfig
-from kitt.suggest import Options, suggest_dataset
+from kitt.suggest import Options, log_probabilities, suggest_dataset
 
 HIDDEN = parse("RBF + Linear*White").words  # the paper's code adds these to every candidate, unsaid
 
@@ -99,7 +99,9 @@ class KITT:
     def fit(self, train: Dataset, random_state: int) -> FittedMethod:
         load(self.options.model)
         said = suggest_dataset(train, replace(self.options, random_state=random_state))
-        average = Average(said.mixture, variants(said.mixture.models, _chances(said.mixture, said.captions)))
+        average = Average(
+            said.mixture, variants(said.mixture.models, log_probabilities(said.mixture.models, said.captions))
+        )
         details = {
             **_details(said.mixture, said.failures),
             "captions": {str(c.expression): c.probability for c in said.captions.captions},
@@ -113,14 +115,6 @@ class KITT:
 def kitt(**options: Any) -> KITT:
     """KITT with some options of `suggest`."""
     return KITT(Options.of(**options))
-
-
-def _chances(mixture: Mixture, captions: Captions) -> list[float]:
-    """The network's log-probability of each model; of one that it did not say, the product of its words'."""
-    said = {frozenset(c.expression.words): c.probability for c in captions.captions}
-    words = [math.prod(captions.words[i] for i in model.expression.indices) for model in mixture.models]
-    chances = [said.get(frozenset(m.expression.words), p) for m, p in zip(mixture.models, words, strict=True)]
-    return [math.log(max(p, 1e-12)) for p in chances]
 
 
 def _best(mixture: Mixture) -> str:

@@ -74,7 +74,8 @@ class Desk:
         options: dict[str, Any] = {"k": question.k, "model": question.model or self.settings.model}
         if isinstance(question, schemas.FitQuestion):
             deadline = min(question.deadline or self.settings.deadline, self.settings.max_deadline)
-            options |= {"deadline": deadline, "plain": question.plain, "random_state": question.seed}
+            options |= {"deadline": deadline, "sums": question.sums, "plain": question.plain}
+            options["random_state"] = question.seed
         chosen = Options.of(**options)
         dataset = table.dataset(question.target, question.drop_missing, question.exclude)
         if dataset.d > self.settings.max_columns:
