@@ -326,3 +326,14 @@ def test_a_hopeless_matrix_is_a_fit_error(broken: float) -> None:
         cholesky(K, "Linear")
     with pytest.raises(FitError):
         cholesky(torch.stack([torch.eye(4, dtype=torch.float64), K]))
+
+
+def test_a_draw_survives_a_matrix_that_rounding_made_indefinite() -> None:
+    generator = torch.Generator().manual_seed(0)
+    Q = torch.linalg.qr(torch.randn(40, 40, generator=generator, dtype=torch.float64)).Q
+    values = torch.linspace(0, 3, 40, dtype=torch.float64)
+    values[0] = -0.01
+    K = ((Q * values) @ Q.mT).float().expand(2000, 40, 40)
+    y = draw(K, generator)
+    assert torch.isfinite(y).all()
+    assert (y.mT @ y / 2000 - K[0]).abs().max() < 0.3

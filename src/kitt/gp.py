@@ -260,4 +260,13 @@ def draw(K: Tensor, generator: torch.Generator) -> Tensor:
     """
     normal = torch.randn(*K.shape[:-1], 1, generator=generator, dtype=K.dtype, device=K.device)
     scale = torch.diagonal(K, dim1=-2, dim2=-1).clamp_min(torch.finfo(K.dtype).tiny).sqrt().unsqueeze(-1)
-    return (scale * (cholesky(K / scale / scale.mT, "the simulated kernel") @ normal)).squeeze(-1)
+    return (scale * (_root(K / scale / scale.mT) @ normal)).squeeze(-1)
+
+
+def _root(K: Tensor) -> Tensor:
+    """R with R Rᵀ = K; where rounding has made K indefinite, of the nearest matrix that is not."""
+    try:
+        return cholesky(K, "the simulated kernel")
+    except FitError:
+        values, vectors = torch.linalg.eigh(_finite(K, "the simulated kernel").double())
+        return (vectors * values.clamp_min(0).sqrt().unsqueeze(-2)).to(K)
