@@ -165,3 +165,11 @@ def test_numbers(value: float, text: str) -> None:
 @pytest.mark.parametrize(("share", "text"), [(0.001, "<1 %"), (0.456, "46 %"), (0.999, ">99 %"), (1.0, "100 %")])
 def test_percents(share: float, text: str) -> None:
     assert percent(share) == text
+
+
+@pytest.mark.parametrize(("season", "says"), [(1.0, "comes back every"), (0.0, "cannot be told")])
+def test_a_season_is_told_beside_a_trend(season: float, says: str) -> None:
+    x = np.linspace(0, 10, 120)
+    rng = np.random.default_rng(0)
+    y = 2 * x + season * np.sin(2 * np.pi * x) + 0.1 * rng.normal(size=120)
+    assert says in kitt.explain(fit("RBF*Periodic", {"x1": x}, y)).text

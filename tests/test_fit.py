@@ -1,6 +1,7 @@
 """Fitting: what made the data is found again, the optimum is one, odd tables do no harm, large ones are sparse."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from kitt.fit import fit, fit_all
 from kitt.gp import Likelihood, Posterior, leave_one_out
 from kitt.grammar import WORDS, Expression, parse
 from kitt.kernels import Kernel
-from kitt.priors import preset
+from kitt.optimise import Budget, FitConfig, Objective, Search, Table, mirrored
+from kitt.priors import Parameter, preset
 from kitt.sparse import SparsePosterior, choose_inducing
 from kitt.starts import FlatPrior
 
@@ -215,3 +217,43 @@ def test_a_constant_target_and_few_levels_are_fitted():
         models, failures = fit_all(["Matern52", "Linear*Periodic"], table, random_state=0, draws=20)
         assert not failures
         assert all(np.isfinite(m.predict(X)).all() for m in models)
+
+
+@pytest.mark.parametrize(("days", "step"), [(4, 1), (90, 3)])
+def test_the_period_of_a_tide_is_found_in_short_and_long_series(days, step):
+    hours = np.arange(0, 24 * days, step)
+    y = np.sin(2 * np.pi * hours / 12.42) + 0.1 * np.random.default_rng(0).normal(size=len(hours))
+    model = fit("Periodic", Dataset.from_arrays(hours[:, None], y), random_state=0)
+    (period,) = np.array(model.kernel.parameters["Periodic[0].period"]) * model.kernel.standardiser.x_scale
+    assert period == pytest.approx(12.42, rel=0.01)
+
+
+def test_no_period_is_invented_between_few_levels():
+    rng = np.random.default_rng(0)
+    age = rng.choice([1.0, 3, 7, 14, 28, 56, 90, 180, 365], size=120)
+    model = fit("Periodic", Dataset.from_arrays(age[:, None], np.log(age) + 0.1 * rng.normal(size=120)), random_state=0)
+    (period,) = np.array(model.kernel.parameters["Periodic[0].period"]) * model.kernel.standardiser.x_scale
+    assert period > 2 * 364 / 8 * 0.999
+
+
+def test_the_better_sign_of_a_shift_is_taken():
+    dataset, *_ = drawn("Linear*RBF", n=60)
+    table, config = Table.of(dataset), FitConfig()
+    search, budget = Search(table, config, 0), Budget()
+    best = search.solutions(parse("Linear*RBF").words, budget)[0]
+    objective = Objective(parse("Linear*RBF"), table, config)
+    assert mirrored(objective, best, 0.1, budget) is None
+    wrong = replace(best, theta=best.theta.clone())
+    shift = next(s for s in objective.kernel.slots if s.parameter is Parameter.SHIFT)
+    wrong.theta[shift.slice] *= -1
+    wrong = replace(wrong, value=float(objective.scores(wrong.theta.unsqueeze(0), budget)))
+    other = mirrored(objective, wrong, 0.0, budget)
+    assert other is not None
+    assert objective.scores(other.unsqueeze(0), budget) > wrong.value
+
+
+def test_variances_of_huge_targets_are_finite():
+    dataset, *_ = drawn("RBF", n=30)
+    model = fit("RBF", Dataset.from_arrays(dataset.X, 1e200 * dataset.y), random_state=0)
+    assert np.isfinite(model.predict(dataset.X)).all()
+    assert np.isfinite(model.covariance(dataset.X)).all()

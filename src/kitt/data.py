@@ -595,8 +595,10 @@ class Standardiser:
         return _inverse(mean, self.y_mean, self.y_scale)
 
     def inverse_variance(self, variance: ArrayLike) -> FloatArray:
-        """A variance in the squared units of y; float64 does not hold it where y_scale is beyond about 1e±154."""
-        return np.asarray(variance, np.float64) * self.y_scale * self.y_scale
+        """A variance in the squared units of y; the largest float where y_scale is so large that none holds it."""
+        largest = np.finfo(np.float64).max
+        with np.errstate(over="ignore"):
+            return np.clip(np.asarray(variance, np.float64) * self.y_scale * self.y_scale, -largest, largest)
 
     @property
     def log_density_offset(self) -> float:

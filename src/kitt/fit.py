@@ -30,6 +30,7 @@ from kitt.sparse import SparsePosterior, choose_inducing
 FloatArray = NDArray[np.float64]
 RandomState = int | torch.Generator | None
 _ENTRIES = 2**22  # of the covariance between training rows and new ones, worked on at once
+_SEARCH = 0.5  # share of the time that the search on some of the rows may take
 _SPREAD_ROWS = 500  # on which the variance of each word is measured
 _FAR = 1e30  # standard deviations from which products of inputs overflow
 _LOG_2PI = math.log(2 * math.pi)
@@ -185,13 +186,15 @@ def fit_all(
 
 def _fit(expression: Expression, table: Table, search: Search) -> FittedGP:
     config, began = search.config, time.monotonic()
-    budget = Budget(began + config.deadline if config.deadline else math.inf)
+    deadline = config.deadline or math.inf
+    budget = Budget(began + (deadline if search.is_all else _SEARCH * deadline))
     words = (*expression.signal, *(w for w in expression if w.is_noise))  # noise starts from the fit without it
     starts = search.solutions(words, budget)
+    budget.end = began + deadline
     is_exact = len(table.y) <= config.exact_rows
     used = table if is_exact else table.rows(config.subset_rows, search.generator("subset"))
     objective = Objective(Expression(words), used, config)
-    solution = starts[0] if search.is_all else search.finish(objective, starts[0], budget)
+    solution = starts[0] if search.is_all else search.finish(objective, starts, budget)
     kernel, theta = _ordered(objective.kernel, solution.theta, used.X)
     log_prior = float(objective.prior.log_density(solution.theta))
     notes = tuple(_warnings(kernel, theta, table, objective, solution, budget))
@@ -249,13 +252,12 @@ def _warnings(
         yield f"stopped at {why}, before the objective was flat: the parameters are the best so far"
     if float(kernel.noise(theta, table.X).min()) < 2 * NOISE_FLOOR:
         yield "the noise is at its floor: the target is nearly free of noise, or repeats; uncertainty may be too small"
-    low, high = objective.low.tolist(), objective.high.tolist()
-    ends = zip(objective.kernel.slots, solution.theta.split([s.size for s in objective.kernel.slots]), strict=True)
-    for slot, values in ends:
+    for slot in objective.kernel.slots:
         if slot.parameter not in (Parameter.LENGTHSCALE, Parameter.PERIOD):
             continue
-        for bound, word in ((low[slot.start], "short"), (high[slot.start], "long")):
-            if at := [table.columns[d] for d, v in enumerate(values.tolist()) if abs(v - bound) < 1e-6]:
+        for bound, word in ((objective.low, "short"), (objective.high, "long")):
+            ends = (solution.theta - bound)[slot.slice].abs() < 1e-6
+            if at := [name for name, is_end in zip(table.columns, ends.tolist(), strict=True) if is_end]:
                 yield f"{slot.name} is as {word} as it may be for {', '.join(at)}"
 
 

@@ -35,6 +35,7 @@ _PATIENCE = 4  # iterations that must together gain more than the tolerance
 _STEPS = 10  # on those rows, of the best starts together
 _TRIED, _TRIAL, _COARSE = 3, 15, 40  # on some of the rows: starts, iterations of each, iterations of the best
 _LOST = 2  # scipy's status when the line search fails: once more from the best point
+_MIRRORS = 3  # times that signs are turned round and the climb goes on
 _REFERENCE = parse("Matern52")
 
 # Raw parameters stay in this box, beyond which nothing changes but rounding.
@@ -59,7 +60,8 @@ class FitConfig:
     draws: int = 150  # from the prior; the paper's 1000 are no better than these and the guesses
     starts: int = 6  # optimised on some of the rows
     coarse_rows: int = 300
-    max_iterations: int = 200  # on all rows
+    finished: int = 1  # optimised on all rows
+    max_iterations: int = 200
     tolerance: float = 0.01  # nats; stop when a few iterations gain less
     deadline: float | None = None  # seconds for each fit
     exact_rows: int = 3000  # above, hyperparameters from a subset and a sparse posterior
@@ -74,7 +76,8 @@ class FitConfig:
         ):
             if value not in allowed:
                 raise InvalidInputError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
-        for name in ("starts", "coarse_rows", "max_iterations", "exact_rows", "subset_rows", "inducing", "tolerance"):
+        counts = ("starts", "coarse_rows", "finished", "max_iterations", "exact_rows", "subset_rows", "inducing")
+        for name in (*counts, "tolerance"):
             if not getattr(self, name) > 0:
                 raise InvalidInputError(f"{name} must be positive, got {getattr(self, name)}")
         if self.draws < 0 or (self.deadline is not None and not self.deadline > 0):
@@ -94,6 +97,7 @@ class Table:
 
     X: Tensor
     y: Tensor
+    shortest: Tensor  # (D,) period of each column of the whole table: two steps between its levels, on average
     columns: tuple[str, ...]
     target: str = "y"
     standardiser: Standardiser | None = None
@@ -106,11 +110,11 @@ class Table:
         if isinstance(data, Dataset):
             s = Standardiser.fit(data.X, data.y)
             X, y = torch.tensor(s.transform_x(data.X)), torch.tensor(s.transform_y(data.y))
-            return cls(X, y, tuple(data.names), data.target, s)
+            return cls(X, y, _shortest(X), tuple(data.names), data.target, s)
         X, y = (torch.as_tensor(np.array(part, dtype=np.float64)) for part in data)
         if X.dim() != 2 or y.shape != X.shape[:1] or not (torch.isfinite(X).all() and torch.isfinite(y).all()):
             raise InvalidInputError(f"expected finite X (N, D) and y (N,), got {tuple(X.shape)} and {tuple(y.shape)}")
-        return cls(X, y, tuple(f"x{d + 1}" for d in range(X.shape[1])))
+        return cls(X, y, _shortest(X), tuple(f"x{d + 1}" for d in range(X.shape[1])))
 
     def rows(self, count: int, generator: torch.Generator) -> Table:
         """A random subset, or everything if it is not larger."""
@@ -118,6 +122,11 @@ class Table:
             return self
         index = torch.randperm(len(self.y), generator=generator)[:count]
         return replace(self, X=self.X[index], y=self.y[index])
+
+
+def _shortest(X: Tensor) -> Tensor:
+    steps = torch.tensor([max(len(column.unique()) - 1, 1) for column in X.mT], dtype=X.dtype)
+    return 2 * (X.amax(0) - X.amin(0)).clamp_min(1e-6) / steps
 
 
 # --- optimisation ---------------------------------------------------------------------------------------------------
@@ -162,6 +171,8 @@ class Objective:
         self.uses_prior = config.objective == "map"
         bounds = [BOX[s.parameter] for s in self.kernel.slots for _ in range(s.size)]
         self.low, self.high = torch.tensor(bounds, dtype=torch.float64).unbind(1)
+        for slot in (s for s in self.kernel.slots if s.parameter is Parameter.PERIOD):  # none between the levels
+            self.low[slot.slice] = table.shortest.log().clamp(*BOX[Parameter.PERIOD])
 
     def clamp(self, theta: Tensor) -> Tensor:
         return torch.minimum(torch.maximum(theta, self.low), self.high)
@@ -263,6 +274,18 @@ def maximise(
     return replace(ascent.best, converged=result.nit < iterations)
 
 
+def mirrored(objective: Objective, best: Solution, gain: float, budget: Budget) -> Tensor | None:
+    """With the better sign of each shift: the way of an ascent to the other would lead through infinity, or zero."""
+    theta, value = best.theta, best.value
+    shifts = [i for s in objective.kernel.slots if s.parameter is Parameter.SHIFT for i in range(s.start, s.slice.stop)]
+    for i in () if budget.spent else shifts:
+        other = theta.clone()
+        other[i] *= -1
+        if (there := float(objective.scores(other.unsqueeze(0), budget))) > value + gain:
+            theta, value = other, there
+    return None if value == best.value else theta
+
+
 class Search:
     """Solutions on a subset of the rows, remembered; a sum starts from its first words."""
 
@@ -283,7 +306,7 @@ class Search:
     def profile(self, budget: Budget) -> Profile:
         """Lengthscales, variance and noise from a Matern52, which is what most words resemble most."""
         if self._profile is None:
-            crude = Profile.of(self.table.X, self.table.y, self.generator("profile"))
+            crude = Profile.of(self.table.X, self.table.y, self.table.shortest, self.generator("profile"))
             best = self._climb(_REFERENCE, first(_REFERENCE.words[0], crude), budget)[0]
             values = Kernel(_REFERENCE, self.table.X.shape[1]).unflatten(best)
             lengthscale = values["Matern52[0].lengthscale"].clamp(0.05, 50.0)
@@ -324,12 +347,22 @@ class Search:
             raise FitError(f"{expression} has no finite likelihood at any of {len(starts)} starts: leave it out")
         tried.sort(key=lambda s: -s.value)
         if self.is_all:
-            return [self.finish(Objective(expression, self.table, self.config), tried[0], budget), *tried[1:]]
+            return [self.finish(Objective(expression, self.table, self.config), tried, budget), *tried[1:]]
         return [maximise(objective, tried[0].theta, _COARSE - _TRIAL, tolerance, budget), *tried[1:]]
 
-    def finish(self, objective: Objective, best: Solution, budget: Budget) -> Solution:
+    def finish(self, objective: Objective, tried: list[Solution], budget: Budget) -> Solution:
+        """The best of the first few, on all rows, and of its mirror images."""
         c = self.config
-        return maximise(objective, best.theta, c.max_iterations, c.tolerance, budget, c.method)
+
+        def climb(theta: Tensor) -> Solution:
+            return maximise(objective, theta, c.max_iterations, c.tolerance, budget, c.method)
+
+        best = max((climb(s.theta) for s in tried[: c.finished]), key=lambda s: s.value)
+        for _ in range(_MIRRORS):
+            if (other := mirrored(objective, best, 10 * c.tolerance, budget)) is None:
+                break
+            best = max(best, climb(other), key=lambda s: s.value)
+        return best
 
     def _climb(self, expression: Expression, starts: Tensor, budget: Budget) -> Tensor:
         """The best starts on a hundred rows, and how far they climb there, all together, in a few steps: best first."""

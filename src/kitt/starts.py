@@ -19,7 +19,7 @@ from kitt.kernels import Kernel, Slot
 from kitt.priors import Cauchy, Context, Distribution, Parameter, Preset
 
 Factor = dict[Parameter, Tensor]  # constrained values (D,) of one factor of a word
-_FREQUENCIES = 256  # of each column's spectrum
+_FREQUENCIES = 256  # of each column's spectrum, and more where columns are few
 _WAVES = 2048  # plane waves tried
 
 
@@ -62,6 +62,7 @@ class Profile:
     """What a table suggests about parameters, before any particular kernel is fitted."""
 
     X: Tensor  # (N, D)
+    shortest: Tensor  # (D,) periods that the whole table can show
     lengthscale: Tensor  # (D,) of a Matern52 on the table
     variance: float
     noise: float
@@ -72,16 +73,14 @@ class Profile:
     waves: Tensor  # (3, D) frequencies of the strongest plane waves
 
     @classmethod
-    def of(cls, X: Tensor, y: Tensor, generator: torch.Generator) -> Profile:
+    def of(cls, X: Tensor, y: Tensor, shortest: Tensor, generator: torch.Generator) -> Profile:
         """Crude: a lengthscale of the size of the table. `refined` knows better."""
-        N, D = X.shape
-        plane = torch.cat([X, X.new_ones(N, 1)], 1)
-        ridge = 1e-3 * N * torch.eye(D + 1, dtype=X.dtype)
-        beta = torch.linalg.solve(plane.mT @ plane + ridge, plane.mT @ y)
-        residual = y - plane @ beta
-        power, frequency = _spectrum(X, residual)
+        D = X.shape[1]
+        beta, residual = _regression([X], y)
+        power, frequency = _spectrum(X, _regression([X, X**2, X**3], y)[1], shortest)
         return cls(
             X=X,
+            shortest=shortest,
             lengthscale=X.new_full((D,), 1.5 * math.sqrt(D)),
             variance=1.0,
             noise=_neighbour_noise(X, y),
@@ -96,6 +95,14 @@ class Profile:
         return replace(self, lengthscale=lengthscale, variance=variance, noise=noise)
 
 
+def _regression(features: list[Tensor], y: Tensor) -> tuple[Tensor, Tensor]:
+    """Coefficients of a ridge regression, a constant the last, and its residual."""
+    F = torch.cat([*features, torch.ones_like(features[0][:, :1])], 1)
+    ridge = 1e-3 * len(y) * torch.eye(F.shape[1], dtype=F.dtype)
+    beta = torch.linalg.solve(F.mT @ F + ridge, F.mT @ y)
+    return beta, y - F @ beta
+
+
 def _neighbour_noise(X: Tensor, y: Tensor) -> float:
     """Half the typical squared difference between nearest neighbours; too large where points are sparse."""
     distance = torch.cdist(X, X).fill_diagonal_(math.inf)
@@ -108,16 +115,21 @@ def _correlation(X: Tensor, r: Tensor) -> Tensor:
     return (centred.mT @ r) / (centred.norm(dim=0) * r.norm()).clamp_min(1e-12)
 
 
-def _spectrum(X: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
-    """Highest power |sum r exp(2πi f x)|² of each column and its frequency, from 1.5 waves over the range upwards."""
-    span = (X.amax(0) - X.amin(0)).clamp_min(1e-6)
-    levels = torch.tensor([len(column.unique()) for column in X.mT], dtype=X.dtype)
-    cycles = 1.5 + 0.5 * torch.arange(_FREQUENCIES, dtype=X.dtype)
-    phase = 2 * math.pi * (X / span).mT[:, None, :] * cycles[:, None]  # (D, F, N)
-    power = (phase.cos() @ r).square() + (phase.sin() @ r).square()
-    power = power.masked_fill(cycles > (levels[:, None] / 2).clamp_min(1.5), 0.0)  # beyond Nyquist
-    best = power.max(1)
-    return best.values, cycles[best.indices] / span
+def _spectrum(X: Tensor, r: Tensor, shortest: Tensor) -> tuple[Tensor, Tensor]:
+    """Highest power of each column and its frequency, from 1.5 waves over the range up to the shortest period."""
+    D, span = X.shape[1], (X.amax(0) - X.amin(0)).clamp_min(1e-6)
+    cycles = 1.5 + 0.5 * torch.arange(_FREQUENCIES * max(1, 4 // D), dtype=X.dtype)
+    power = _power(X / span, r, cycles.expand(D, -1))
+    power = power.masked_fill(cycles > (span / shortest).clamp_min(1.5)[:, None], 0.0)
+    near = cycles[power.argmax(1), None] + torch.linspace(-0.5, 0.5, 21, dtype=X.dtype)
+    best = _power(X / span, r, near).max(1)
+    return best.values, near.gather(1, best.indices[:, None])[:, 0] / span
+
+
+def _power(X: Tensor, r: Tensor, frequency: Tensor) -> Tensor:
+    """|sum r exp(2πi f x)|² for the frequencies (D, F) of each column."""
+    phase = 2 * math.pi * X.mT[:, None, :] * frequency[..., None]  # (D, F, N)
+    return (phase.cos() @ r).square() + (phase.sin() @ r).square()
 
 
 def _plane_waves(X: Tensor, r: Tensor, peaks: Tensor, generator: torch.Generator) -> Tensor:
@@ -206,7 +218,7 @@ def first(word: Word, profile: Profile) -> Tensor:
 
 def extended(head: Tensor, word: Word, profile: Profile, residual: Tensor, generator: torch.Generator) -> Tensor:
     """Starts for a sum whose words but the last are solved by `head`: the last as the residual suggests, (S, P)."""
-    left = Profile.of(profile.X, residual, generator)
+    left = Profile.of(profile.X, residual, profile.shortest, generator)
     left = left.refined(profile.lengthscale, profile.variance, profile.noise)
     s2 = float(Parameter.NOISE.constrain(head[-1]))
     rows = []

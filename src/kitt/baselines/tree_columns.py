@@ -129,7 +129,7 @@ class Columns:
         table = Table.of(train).rows(max_rows, generator)
         few = table.rows(coarse_rows, generator)
         leaves = tuple(Leaf(kind, d, name) for kind in KINDS for d, name in enumerate(train.names))
-        return cls(train, table, few, Profile.of(few.X, few.y, generator), leaves, seed)
+        return cls(train, table, few, Profile.of(few.X, few.y, few.shortest, generator), leaves, seed)
 
     def roots(self) -> list[Sum]:
         return [Sum.of((leaf,)) for leaf in self.leaves]

@@ -1,6 +1,6 @@
 """Time to a model: the kernels that KITT names, fitted here and by GPyTorch through BoTorch, from the same starts.
 
-Both maximise the likelihood of all training rows with as many starts. GPyTorch is handed ours, the best guesses and draws by
+Both maximise the likelihood of all training rows from as many starts. GPyTorch is handed ours, the best guesses and draws by
 their likelihood on a hundred rows, and is not charged for finding them (`coarse`: even for our search on some of the rows);
 all our time counts. scikit-learn fits RBF-ARD with starts of its own.
 """
@@ -11,6 +11,7 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ def compare(
     table: Source, number: int, rival: str, expression: str, starts: int = 2, coarse: bool = False
 ) -> dict[str, Any]:
     data = split(table.load(), "paper", number).train
-    config = FitConfig(objective="ml", starts=starts)
+    config = FitConfig(objective="ml", starts=starts, finished=starts)
     ours, model = _timed(lambda: fit(expression, data, config, random_state=0))
     rows = Table.of(data)
     if rival == "sklearn":
@@ -109,8 +110,12 @@ def coarse_solutions(table: Table, expression: Expression, config: FitConfig) ->
 
 
 def gpytorch_fit(table: Table, expression: Expression, theta: Tensor) -> float:
-    """Log marginal likelihood after `fit_gpytorch_mll` with exact Cholesky factors."""
+    """Log marginal likelihood after `fit_gpytorch_mll` with exact Cholesky factors.
+
+    Where a line search is lost it keeps what it has: BoTorch would start again, four times, and from the same point.
+    """
     try:
+        from botorch.exceptions.errors import ModelFittingError
         from botorch.fit import fit_gpytorch_mll
         from gpytorch.mlls import ExactMarginalLogLikelihood
         from gpytorch.settings import fast_computations, max_cholesky_size
@@ -125,7 +130,8 @@ def gpytorch_fit(table: Table, expression: Expression, theta: Tensor) -> float:
     mll = ExactMarginalLogLikelihood(model.likelihood, model)
     with fast_computations(False, False, False), max_cholesky_size(10**6), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fit_gpytorch_mll(mll)
+        with suppress(ModelFittingError):  # it is then where it started
+            fit_gpytorch_mll(mll, max_attempts=1, warning_handler=lambda warning: True)
         model.train()
         return float(mll(model(*model.train_inputs), model.train_targets)) * len(table.y)
 

@@ -129,6 +129,10 @@ def _decompose(
         mean, C = means[i], words.covariance(i, X)
         shape = (C.diagonal().mean() - C.mean()).clamp_min(0)
         facts = _column_facts(model, word, i, words, groups, s)
+        strongest = int(sensitivity[i].argmax())
+        if periods := facts[strongest]["periods"]:
+            d = groups[strongest][1][0]
+            facts[strongest]["repeats"] = _repeats(words, i, X, d, min(periods) / float(s.x_scale[d]))
         parts.append(
             Part(
                 word=word,
@@ -160,6 +164,20 @@ def _sensitivities(words: _Words, X: Tensor, means: Tensor, groups: Groups) -> t
         scale = (change.square().sum(-1) * step.square().sum()).sqrt().clamp_min(1e-300)
         where.append((change @ step) / scale)
     return torch.stack(much, -1), torch.stack(where, -1)
+
+
+def _repeats(words: _Words, word: int, X: Tensor, column: int, period: float) -> bool:
+    """Whether a word, trends aside, changes over half a period and hardly over a whole one."""
+
+    def bend(step: float) -> Tensor:
+        """Mean square of f(x − step) − 2 f(x) + f(x + step)."""
+        shift = torch.zeros_like(X)
+        shift[:, column] = step
+        before, here, after = (words.means(X + side * shift)[word] for side in (-1, 0, 1))
+        return (before - 2 * here + after).square().mean()
+
+    half, variance = bend(period / 2), words.means(X)[word].var(correction=0)
+    return bool(half > 0.01 * variance and bend(period) < 0.5 * half)
 
 
 def _effects(

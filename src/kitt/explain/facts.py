@@ -27,7 +27,8 @@ class Effect:
     direction: float | None = None  # 1 rises, -1 falls, between them neither; None for a column of levels
     span: float | None = None  # from the lowest to the highest value
     lengthscale: float | None = None  # over which the word changes
-    periods: tuple[float, ...] = ()  # at which it repeats
+    periods: tuple[float, ...] = ()  # at which its kernel repeats
+    repeats: bool = False  # so does its mean, at the shortest of them; told of the strongest column of a word
     slope: tuple[float, float] | None = None  # of a straight line, with its standard deviation
 
     @property

@@ -63,11 +63,9 @@ def _noun(part: Part) -> str:
 
 
 def _repeats(part: Part) -> bool:
-    """Whether the strongest column shows a period: it fits into the table, and the word does not just rise or fall."""
+    """Whether the strongest column shows a period: it fits into the table, and the word comes back after it."""
     strongest = part.effects[0]
-    if not strongest.periods or strongest.span is None or strongest.direction is None:
-        return False
-    return 1.5 * min(strongest.periods) < strongest.span and abs(strongest.direction) < _CLEAR
+    return strongest.span is not None and strongest.repeats and 1.5 * min(strongest.periods) < strongest.span
 
 
 def _columns(part: Part) -> str:
