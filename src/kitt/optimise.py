@@ -278,7 +278,9 @@ def mirrored(objective: Objective, best: Solution, gain: float, budget: Budget) 
     """With the better sign of each shift: the way of an ascent to the other would lead through infinity, or zero."""
     theta, value = best.theta, best.value
     shifts = [i for s in objective.kernel.slots if s.parameter is Parameter.SHIFT for i in range(s.start, s.slice.stop)]
-    for i in () if budget.spent else shifts:
+    for i in shifts:
+        if budget.spent:
+            break
         other = theta.clone()
         other[i] *= -1
         if (there := float(objective.scores(other.unsqueeze(0), budget))) > value + gain:
