@@ -24,11 +24,11 @@ from kitt.grammar import Expression
 from kitt.network import StemEncoder
 
 SUBSETS = 2  # random subsets of a large table; their log-probabilities are averaged
-WORK = 1.0e6  # about what one subset may cost: N² (D + 6)
+WORK = 0.7e6  # about what one subset may cost: N² (D + 6)
 MAX_POINTS = 384
 SEARCHES = ("beam", "greedy", "sample")
 RANKINGS = ("prudent", "probability", "expected-loss")
-PRUDENCE = 0.1  # nats a point of expected loss that weigh as much as a factor e of probability
+PRUDENCE = 0.05  # nats a point of expected loss that weigh as much as a factor e of probability
 ALONE = 0.1  # what a further caption loses by itself counts so much beside what it adds to those before it
 LENGTH = 0.01  # nats a point that each further word of a sum costs
 HEADS = ("classifier", "decoder")

@@ -143,7 +143,7 @@ def expected(table: Tensor, probabilities: Tensor) -> Tensor:
     return features(probabilities) @ table[:-1].double() + table[-1].double()
 
 
-def learn(probabilities: Tensor, regret: Tensor, ridge: float = 30.0) -> Tensor:
+def learn(probabilities: Tensor, regret: Tensor, ridge: float = 100.0) -> Tensor:
     """The table (V + 1, V) of `expected`, its last row the constants: regret (B, V) regressed on log-probabilities."""
     F = features(probabilities)
     centre, scale, mean = F.mean(0), F.std(0).clamp_min(1e-3), regret.double().mean(0)

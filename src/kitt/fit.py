@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -45,10 +46,9 @@ class FittedGP:
 
     kernel: FittedKernel  # words in decreasing order of their variance over the rows
     posterior: Posterior | SparsePosterior
-    rows: int
-    log_marginal_likelihood: float  # of a sparse model, the variational bound
-    log_posterior: float  # of the parameters: the former plus the log density of the prior
-    loo: LeaveOneOut  # of every row; of a sparse model, with the inducing points kept
+    X: Tensor  # (N, D) and (N,), standardised: the rows that it is conditioned on
+    y: Tensor
+    log_posterior: float  # of the parameters: log marginal likelihood plus the log density of the prior
     gradient_norm: float  # largest component of the objective's gradient, where optimisation stopped
     evaluations: int  # of the likelihood with its gradient, on some of the rows or on all
     seconds: float
@@ -58,6 +58,25 @@ class FittedGP:
     @property
     def expression(self) -> Expression:
         return self.kernel.expression
+
+    @property
+    def rows(self) -> int:
+        return len(self.y)
+
+    @cached_property
+    def log_marginal_likelihood(self) -> float:
+        """Of a sparse model, the variational bound."""
+        if isinstance(self.posterior, SparsePosterior):
+            return self.posterior.log_marginal_likelihood
+        log_det = 2 * torch.diagonal(self.posterior.L).log().sum()
+        return -0.5 * float(self.y @ self.posterior.alpha + log_det + len(self.y) * _LOG_2PI)
+
+    @cached_property
+    def loo(self) -> LeaveOneOut:
+        """Every row predicted from all the others; by a sparse model, with the inducing points kept."""
+        if isinstance(self.posterior, SparsePosterior):
+            return self.posterior.leave_one_out(self.X, self.y)
+        return leave_one_out(self.posterior, self.y)
 
     @property
     def bic(self) -> float:
@@ -201,34 +220,26 @@ def _fit(expression: Expression, table: Table, search: Search) -> FittedGP:
     posterior: Posterior | SparsePosterior
     if is_exact:
         posterior = Posterior.fit(kernel, theta, table.X, table.y)
-        evidence = _evidence(posterior, table.y)
-        loo = leave_one_out(posterior, table.y)
     else:
         Z = choose_inducing(kernel, theta, table.X, config.inducing, search.generator("inducing"))
         posterior = SparsePosterior.fit(kernel, theta, table.X, table.y, Z)
-        evidence, loo = posterior.log_marginal_likelihood, posterior.leave_one_out(table.X, table.y)
         notes += (
             f"parameters from {len(used.y)} of {len(table.y)} rows; the posterior on all rows is sparse, "
             f"with {len(Z)} inducing points, and the likelihood its variational bound",
         )
-    return FittedGP(
+    model = FittedGP(
         kernel=FittedKernel.from_theta(kernel.expression, theta, table.columns, table.target, table.standardiser),
         posterior=posterior,
-        rows=len(table.y),
-        log_marginal_likelihood=evidence,
-        log_posterior=evidence + log_prior,
-        loo=loo,
+        X=table.X,
+        y=table.y,
+        log_posterior=log_prior,
         gradient_norm=float(solution.gradient.abs().max()),
         evaluations=budget.evaluations,
         seconds=time.monotonic() - began,
         converged=solution.converged,
         warnings=notes,
     )
-
-
-def _evidence(posterior: Posterior, y: Tensor) -> float:
-    log_det = 2 * torch.diagonal(posterior.L).log().sum()
-    return -0.5 * float(y @ posterior.alpha + log_det + len(y) * _LOG_2PI)
+    return replace(model, log_posterior=model.log_marginal_likelihood + log_prior)
 
 
 def _ordered(kernel: Kernel, theta: Tensor, X: Tensor) -> tuple[Kernel, Tensor]:

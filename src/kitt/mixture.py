@@ -22,13 +22,14 @@ Weighting = Literal["network", "bic", "lml", "stacking", "uniform"]
 _LOG_2PI = math.log(2 * math.pi)
 _BISECTIONS = 60
 _EM_STEPS = 1000
+_LEAST = 1e-3  # weight beside the largest, below which there is none
 _PRICE = 0.5  # nats; a parameter without a prior would cost about one (Akaike)
 
 
 def weights(
     models: Sequence[FittedGP], method: Weighting = "bic", network_log_probs: ArrayLike | None = None
 ) -> FloatArray:
-    """One weight a model, summing to one.
+    """One weight a model, summing to one; a model that would hardly count gets none, and need not be asked.
 
     `network`: the network's probabilities (their logarithms given); `bic`: exp(−BIC/2); `lml`: exp(log likelihood), the
     paper's code; `stacking`: those that maximise the leave-one-out log density of the mixture, less half a nat for each
@@ -36,6 +37,12 @@ def weights(
     """
     if not models:
         raise InvalidInputError("expected at least one fitted model to weigh, got none")
+    w = _weights(models, method, network_log_probs)
+    w = np.where(w < _LEAST * w.max(), 0.0, w)
+    return w / w.sum()
+
+
+def _weights(models: Sequence[FittedGP], method: Weighting, network_log_probs: ArrayLike | None) -> FloatArray:
     if method == "network":
         if network_log_probs is None or np.shape(network_log_probs) != (len(models),):
             raise InvalidInputError(f"network weights need one log probability for each of {len(models)} models")

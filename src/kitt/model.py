@@ -27,7 +27,7 @@ from kitt.data import Dataset, Encoding, FloatArray
 from kitt.errors import CheckpointError, InvalidInputError, KittError
 from kitt.fit import FittedGP
 from kitt.fitted import FittedKernel
-from kitt.gp import Posterior, leave_one_out
+from kitt.gp import Posterior
 from kitt.mixture import Mixture
 from kitt.sparse import SparsePosterior
 
@@ -41,7 +41,6 @@ _NO_FACTS: dict[str, Any] = {
     "converged": True,
     "warnings": (),
 }
-_LOG_2PI = math.log(2 * math.pi)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,15 +207,11 @@ def _conditioned(kernel: FittedKernel, rows: Dataset, inducing: Any, facts: Mapp
     posterior: Posterior | SparsePosterior
     if inducing is None:
         posterior = Posterior.fit(kernel.kernel, theta, X, y)
-        log_det = 2 * torch.diagonal(posterior.L).log().sum()
-        evidence = -0.5 * float(y @ posterior.alpha + log_det + len(y) * _LOG_2PI)
-        loo = leave_one_out(posterior, y)
     else:
         posterior = SparsePosterior.fit(kernel.kernel, theta, X, y, torch.tensor(inducing, dtype=torch.float64))
-        evidence, loo = posterior.log_marginal_likelihood, posterior.leave_one_out(X, y)
     norm = math.inf if facts["gradient_norm"] is None else facts["gradient_norm"]
     facts = {**facts, "gradient_norm": norm, "warnings": tuple(facts["warnings"])}
-    return FittedGP(kernel=kernel, posterior=posterior, rows=len(y), log_marginal_likelihood=evidence, loo=loo, **facts)
+    return FittedGP(kernel=kernel, posterior=posterior, X=X, y=y, **facts)
 
 
 def _inducing(model: FittedGP | None) -> list[list[float]] | None:
