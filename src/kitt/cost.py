@@ -24,6 +24,7 @@ from kitt.simulate import DEFAULT_DATA, Batch, simulate
 CAP = 3.0  # nats: a loss above this is a disaster, however large
 BATCH, TEST = 16, 80  # tables of one seed, and test rows of each
 SIZES, FEW = (40, 64, 100, 150, 250, 400), 100  # training rows; so many of them for most of a fit
+RIDGE = 100.0  # of the regression, chosen by cross-validation
 _FLOOR = 1e-4  # smaller probabilities are alike
 
 
@@ -143,7 +144,7 @@ def expected(table: Tensor, probabilities: Tensor) -> Tensor:
     return features(probabilities) @ table[:-1].double() + table[-1].double()
 
 
-def learn(probabilities: Tensor, regret: Tensor, ridge: float = 100.0) -> Tensor:
+def learn(probabilities: Tensor, regret: Tensor, ridge: float = RIDGE) -> Tensor:
     """The table (V + 1, V) of `expected`, its last row the constants: regret (B, V) regressed on log-probabilities."""
     F = features(probabilities)
     centre, scale, mean = F.mean(0), F.std(0).clamp_min(1e-3), regret.double().mean(0)
@@ -153,13 +154,13 @@ def learn(probabilities: Tensor, regret: Tensor, ridge: float = 100.0) -> Tensor
     return torch.cat([slopes, (mean - centre @ slopes)[None]])
 
 
-def surprises(probabilities: Tensor, regret: Tensor, count: int = 128, folds: int = 7) -> Tensor:
+def surprises(probabilities: Tensor, regret: Tensor, count: int = 128, folds: int = 7, ridge: float = RIDGE) -> Tensor:
     """By how much the losses of all words differ from what was expected, (count, V): of tables not learned from."""
     fold = torch.arange(len(regret)) // BATCH % folds
     out = torch.zeros_like(regret, dtype=torch.float64)
     for k in range(folds):
         if (fold == k).any() and (fold != k).any():
-            table = learn(probabilities[fold != k], regret[fold != k])
+            table = learn(probabilities[fold != k], regret[fold != k], ridge)
             out[fold == k] = regret[fold == k].double() - expected(table, probabilities[fold == k])
     out = out[torch.linspace(0, len(out) - 1, min(count, len(out))).long()]
     return out - out.mean(0)
