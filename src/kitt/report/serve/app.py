@@ -9,6 +9,7 @@ from dataclasses import asdict
 from importlib.metadata import version
 from importlib.resources import files
 from socket import socket
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -86,6 +87,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 class _Server(uvicorn.Server):
     """Ends the fits, and with them the streams of events, before it waits for its clients to leave."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A second Ctrl+C is as good as the first: the end is a second away, and a forced one prints a traceback."""
+        if not self.should_exit:
+            super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
         await self.config.loaded_app.state.queue.close()
