@@ -115,10 +115,14 @@ def test_chosen_captions_cover_each_other():
     assert set(chosen[1:]) == {5, 7}
 
 
-def test_prudence_prefers_a_likely_word_that_costs_little():
-    said = caption(*table(), k=34, model=STEM, head="classifier", ranking="prudent").captions
-    scores = [module.PRUDENCE * math.log(max(c.probability, 1e-12)) - c.expected_loss for c in said]
-    assert math.isclose(scores[0], max(scores), abs_tol=1e-6)
+def test_prudence_lies_between_expected_loss_and_probability(monkeypatch):
+    def first(ranking):
+        return caption(*table(), k=1, model=STEM, head="classifier", ranking=ranking).captions[0].expression
+
+    for prudence, ranking in ((0.0, "expected-loss"), (1e6, "probability")):
+        monkeypatch.setattr(module, "PRUDENCE", prudence)
+        assert first("prudent") == first(ranking)
+    assert first("expected-loss") != first("probability")
 
 
 def test_rankings_differ_and_both_heads_answer():

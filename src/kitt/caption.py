@@ -200,7 +200,7 @@ def _caption(
     order = list(range(len(said)))
     if "cost" in loaded.tensors:
         scenarios = _scenarios([c for c, _ in said], words, loaded.tensors)
-        losses = scenarios.mean(0).tolist()
+        losses = scenarios.mean(0).clamp_min(0).tolist()
         if ranking != "probability":
             prudence = PRUDENCE if ranking == "prudent" else 0.0
             order = _covering(scenarios - prudence * torch.tensor([max(p, 1e-12) for _, p in said]).log(), k)
