@@ -8,8 +8,8 @@ import pytest
 import kitt
 
 STAGES = """
-errors  data grammar priors kernels fitted gp sparse  simulate features network checkpoint cost train finish
-caption export starts ascent optimise fit mixture model suggest explain estimator
+errors  reading data grammar priors kernels fitted gp sparse  simulate features network checkpoint starts cost train finish
+caption export ascent optimise fit mixture model suggest explain estimator
 baselines bench report  screen commands cli
 """
 ORDER = STAGES.split()

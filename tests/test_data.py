@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from kitt.data import MIN_ROWS, Dataset, Encoding, Standardiser, read_table
+from kitt.data import MIN_ROWS, Dataset, Encoding, Standardiser
 from kitt.errors import InvalidInputError, MissingExtraError
+from kitt.reading import read_table
 
 SHARED = Path(__file__).parents[1].parent / "shared" / "data"
 UCI = {

@@ -237,8 +237,8 @@ def predict(
     """Predict new rows: mean, standard deviation and quantiles, one line a row."""
     import pandas as pd
 
-    from kitt.data import read_table
     from kitt.model import load
+    from kitt.reading import read_table
 
     levels = _levels(quantiles)
     fitted = load(model)

@@ -18,8 +18,9 @@ from torch import Tensor
 from kitt.gp import Likelihood, Posterior
 from kitt.grammar import WORDS, Expression, Word
 from kitt.kernels import Kernel
-from kitt.priors import Context, Parameter, Preset, preset
+from kitt.priors import Parameter, Preset, preset
 from kitt.simulate import DEFAULT_DATA, Batch, simulate
+from kitt.starts import FlatPrior
 
 CAP = 3.0  # nats: a loss above this is a disaster, however large
 BATCH, TEST = 16, 80  # tables of one seed, and test rows of each
@@ -28,39 +29,25 @@ RIDGE = 100.0  # of the regression, chosen by cross-validation
 _FLOOR = 1e-4  # smaller probabilities are alike
 
 
-def log_prior(kernel: Kernel, theta: Tensor, prior: Preset) -> Tensor:
-    """Log density of theta (..., P) under the prior, in unconstrained space."""
-    total = theta.new_zeros(theta.shape[:-1])
-    for slot in kernel.slots:
-        factors = 1 if slot.word is None else kernel.expression.words[slot.word].bandwidth_factors
-        distribution = prior.distribution(slot.parameter, Context(factors, kernel.dims))
-        total = total + distribution.log_density(theta[..., slot.slice]).sum(-1)
-    return total
-
-
 def fit_batch(word: Word, X: Tensor, y: Tensor, prior: Preset, steps: int, generator: torch.Generator) -> Tensor:
     """MAP parameters (B, P) of one word for each of B data sets: on few rows from the best of some starts, then on all."""
     kernel = Kernel(Expression((word,)), X.shape[-1])
-    few = Likelihood(kernel, X[:, :FEW], y[:, :FEW])
-    starts = [_start(kernel, prior, len(X), generator, spread) for spread in (0.0, 0.5, 0.5, 0.5)]
-    values = torch.stack([few.value(theta) + log_prior(kernel, theta, prior) for theta in starts])
-    theta = _climb(few, torch.stack(starts)[values.argmax(0), torch.arange(len(X))], prior, steps, rate=0.15)
-    return theta if X.shape[1] <= FEW else _climb(Likelihood(kernel, X, y), theta, prior, steps // 5, rate=0.05)
+    flat, few = FlatPrior.of(prior, kernel), Likelihood(kernel, X[:, :FEW], y[:, :FEW])
+    starts = torch.stack([_start(flat, len(X), generator, spread) for spread in (0.0, 0.5, 0.5, 0.5)])
+    values = torch.stack([few.value(theta) + flat.log_density(theta) for theta in starts])
+    theta = _climb(few, flat, starts[values.argmax(0), torch.arange(len(X))], steps, rate=0.15)
+    return theta if X.shape[1] <= FEW else _climb(Likelihood(kernel, X, y), flat, theta, steps // 5, rate=0.05)
 
 
-def _climb(likelihood: Likelihood, theta: Tensor, prior: Preset, steps: int, rate: float) -> Tensor:
+def _climb(likelihood: Likelihood, prior: FlatPrior, theta: Tensor, steps: int, rate: float) -> Tensor:
     """The best point of some steps of Adam, for each data set."""
-    kernel = likelihood.kernel
     first, second = torch.zeros_like(theta), torch.zeros_like(theta)
     best, best_value = theta, torch.full(theta.shape[:1], -math.inf, dtype=theta.dtype)
     for step in range(1, steps + 1):
         value, gradient = likelihood.value_and_gradient(theta)
-        raw = theta.detach().requires_grad_(True)
-        penalty = log_prior(kernel, raw, prior)
-        gradient = gradient + torch.autograd.grad(penalty.sum(), raw)[0]
-        better = value + penalty.detach() > best_value
-        best = torch.where(better[:, None], theta, best)
-        best_value = torch.maximum(best_value, value + penalty.detach())
+        value, gradient = value + prior.log_density(theta), gradient + prior.score(theta)
+        best = torch.where((value > best_value)[:, None], theta, best)
+        best_value = torch.maximum(best_value, value)
         first = 0.9 * first + 0.1 * gradient
         second = 0.95 * second + 0.05 * gradient.square()
         pace = rate * math.cos(0.5 * math.pi * step / (steps + 1))
@@ -69,15 +56,14 @@ def _climb(likelihood: Likelihood, theta: Tensor, prior: Preset, steps: int, rat
     return best
 
 
-def _start(kernel: Kernel, prior: Preset, batch: int, generator: torch.Generator, spread: float) -> Tensor:
+def _start(prior: FlatPrior, batch: int, generator: torch.Generator, spread: float) -> Tensor:
+    """The middle of the prior, (B, P), and so many of its deviations from it; what has a sign, never at zero."""
     parts = []
-    for slot in kernel.slots:
-        factors = 1 if slot.word is None else kernel.expression.words[slot.word].bandwidth_factors
-        distribution = prior.distribution(slot.parameter, Context(factors, kernel.dims))
+    for slot, distribution in prior.slots:
         normal = torch.randn(batch, slot.size, generator=generator, dtype=torch.float64)
         if slot.parameter.is_signed:
             scale = 0.5 if slot.parameter is Parameter.FREQUENCY else 1.0
-            parts.append(normal * scale * max(spread, 0.2) / math.sqrt(kernel.dims))
+            parts.append(normal * scale * max(spread, 0.2) / math.sqrt(slot.size))
         else:
             parts.append(getattr(distribution, "mu", 0.0) + normal * spread * getattr(distribution, "sigma", 1.0))
     return torch.cat(parts, -1)

@@ -1,50 +1,32 @@
-"""The table: reading it, turning its columns into numbers, and the one standardisation.
+"""The table: turning its columns into numbers, and the one standardisation.
 
-file -> `read_table` -> data frame -> `Encoding` (how columns become numbers) -> `Dataset` (X, y) -> `Standardiser`.
+file -> `reading.read_table` -> data frame -> `Encoding` (how columns become numbers) -> `Dataset` (X, y) -> `Standardiser`.
 """
 
 from __future__ import annotations
 
-import csv
 import difflib
-import gzip
-import io
-import os
-import re
-import sys
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kitt.errors import InvalidInputError, MissingExtraError
+from kitt.reading import Notes, Source, column_names, default_names, is_nameless, listed, read_table, refusal
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FloatArray = NDArray[np.float64]
-Source = str | os.PathLike[str] | IO[bytes] | IO[str]
-Notes = tuple[str, ...]  # what was done to a table, in words for its owner
 
 MIN_ROWS = 8  # fewer points say nothing about a kernel
 MAX_LEVELS = 20  # text with more levels is no category
-SNIFFED_LINES = 200
-SEPARATORS = (";", "\t", "|", ",", r"\s+")  # of those that fit equally well, the first
-MISSING = ("", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None")
 DATE_FORMATS = (
     "ISO8601",
     *(day + time for day in ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y") for time in ("", " %H:%M", " %H:%M:%S")),
 )
-
-
-def _refusal(expected: str, got: str, remedy: str) -> InvalidInputError:
-    return InvalidInputError(f"expected {expected}; got {got}: {remedy}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +47,9 @@ class Dataset:
             object.__setattr__(self, field, array)
         if self.y.ndim != 1 or self.X.shape != (len(self.y), len(self.names)):
             shapes = f"X of shape {self.X.shape} and y of shape {self.y.shape}"
-            raise _refusal(f"shapes (N, {len(self.names)}) and (N,)", shapes, "one row a point, one name a column")
+            raise refusal(f"shapes (N, {len(self.names)}) and (N,)", shapes, "one row a point, one name a column")
         if not (np.isfinite(self.X).all() and np.isfinite(self.y).all()):
-            raise _refusal("finite numbers in X and y", "missing or infinite ones", "remove those rows")
+            raise refusal("finite numbers in X and y", "missing or infinite ones", "remove those rows")
         _check_unique((*self.names, self.target))
 
     @property
@@ -97,12 +79,12 @@ class Dataset:
         if outputs.ndim == 2 and outputs.shape[1] == 1:
             outputs = outputs[:, 0]
         if outputs.ndim != 1:
-            raise _refusal("y of shape (N,)", f"shape {outputs.shape}", "pass one number a row")
+            raise refusal("y of shape (N,)", f"shape {outputs.shape}", "pass one number a row")
         if len(outputs) != n:
-            raise _refusal("as many values in y as rows in X", f"{len(outputs)} and {n}", "take both from one table")
-        names = _default_names(d + 1)[:-1] if names is None else names
+            raise refusal("as many values in y as rows in X", f"{len(outputs)} and {n}", "take both from one table")
+        names = default_names(d + 1)[:-1] if names is None else names
         if len(names) != d:
-            raise _refusal(f"{d} names", f"{len(names)}", "give one for each column of X")
+            raise refusal(f"{d} names", f"{len(names)}", "give one for each column of X")
         frame = _frame(inputs)
         frame.insert(d, d, outputs)
         return cls.from_frame(frame.set_axis([*names, target], axis=1), target, drop_missing)
@@ -121,7 +103,7 @@ class Dataset:
         _check_complete(frame, "pass drop_missing=True to drop these rows, exclude the columns, or fill the cells in")
         if len(frame) < MIN_ROWS:
             got = ", ".join([str(len(frame)), *notes])
-            raise _refusal(f"at least {MIN_ROWS} usable rows", got, "add rows, or exclude columns that lack values")
+            raise refusal(f"at least {MIN_ROWS} usable rows", got, "add rows, or exclude columns that lack values")
         y, note = _target(frame[target])
         encoding, learned = Encoding.learn(frame.drop(columns=target), target)
         X, _ = encoding.encode(frame)
@@ -175,11 +157,11 @@ class Column:
         else:
             distinct = np.unique(_texts(series))
             column = cls(name, "levels", levels=tuple(distinct))
-            notes = (f"{label}: text with {len(distinct)} levels, as 0/1 in {_listed(column.outputs)}",)
+            notes = (f"{label}: text with {len(distinct)} levels, as 0/1 in {listed(column.outputs)}",)
         if len(distinct) == 1:
             return cls(name, "constant"), (f"{label} is always {distinct[0]}: dropped",)
         if len(column.levels) > most:
-            raise _refusal(
+            raise refusal(
                 f"numbers, dates, or text with at most {most} levels in {label}",
                 f"{len(distinct)} different texts in {len(series)} rows, {_strays(series)}",
                 f"exclude it (exclude=['{name}']), or correct these cells",
@@ -193,14 +175,14 @@ class Column:
         if self.kind == "levels":
             texts = _texts(series)
             unseen = sorted(set(texts) - set(self.levels))
-            note = f"column '{self.name}': levels not seen before, set to 0: {_listed(unseen)}"
+            note = f"column '{self.name}': levels not seen before, set to 0: {listed(unseen)}"
             return np.equal.outer(texts, np.array(self.indicators, object)).astype(np.float64), (note,) * bool(unseen)
         if self.kind == "number" and (read := _numbers(series)) is not None:
             return read[0][:, None], ()
         if self.kind == "date" and (dated := _dates(series, (self.format,))) is not None:
             days = (dated[0] - pd.Timestamp(self.origin)) / pd.Timedelta(days=1)
             return np.asarray(days, dtype=np.float64)[:, None], ()
-        raise _refusal(f"{self.kind}s in column '{self.name}', as at first", _strays(series), "correct these cells")
+        raise refusal(f"{self.kind}s in column '{self.name}', as at first", _strays(series), "correct these cells")
 
 
 @dataclass(frozen=True)
@@ -219,9 +201,9 @@ class Encoding:
         learned = [Column.learn(inputs[name]) for name in inputs]
         encoding = cls(tuple(column for column, _ in learned), target)
         if not encoding.names:
-            raise _refusal(
+            raise refusal(
                 f"at least one input column that varies, beside the target '{target}'",
-                f"only constant ones, {_listed(inputs)}" if learned else "none",
+                f"only constant ones, {listed(inputs)}" if learned else "none",
                 "check the separator of the file, the target and the excluded columns",
             )
         return encoding, tuple(note for _, notes in learned for note in notes)
@@ -229,7 +211,7 @@ class Encoding:
     def encode(self, table: pd.DataFrame | ArrayLike) -> tuple[FloatArray, Notes]:
         """X (N, D) for a raw table, with notes. Columns go by name, or by position where they have none."""
         frame, raw = _frame(table), [column.name for column in self.columns]
-        names = raw if _nameless(frame) and frame.shape[1] == len(raw) else _names(frame)
+        names = raw if is_nameless(frame) and frame.shape[1] == len(raw) else column_names(frame)
         _check_unique(names)
         needed = [column for column in self.columns if column.outputs]
         for column in needed:
@@ -249,7 +231,7 @@ class Encoding:
             columns = tuple(Column(**{**column, "levels": tuple(column["levels"])}) for column in fields["columns"])
             return cls(**{**fields, "columns": columns})
         except (KeyError, TypeError) as error:
-            raise _refusal("what Encoding.to_dict wrote", str(error), "write the file anew") from error
+            raise refusal("what Encoding.to_dict wrote", str(error), "write the file anew") from error
 
 
 def _numbers(series: pd.Series) -> tuple[FloatArray, Notes] | None:
@@ -259,7 +241,7 @@ def _numbers(series: pd.Series) -> tuple[FloatArray, Notes] | None:
     values: Any = series
     note, kind, label = "", series.dtype.kind, f"column '{series.name}'"
     if kind == "c" or (series.dtype == object and any(isinstance(v, complex | np.complexfloating) for v in series)):
-        raise _refusal(f"real numbers in {label}", "complex ones", "use their real part or their modulus")
+        raise refusal(f"real numbers in {label}", "complex ones", "use their real part or their modulus")
     if kind == "m":
         values, note = values / pd.Timedelta(days=1), "durations, in days"
     elif kind == "b":
@@ -277,7 +259,7 @@ def _numbers(series: pd.Series) -> tuple[FloatArray, Notes] | None:
         return None
     if infinite := np.isinf(numbers).sum():
         remedy = "remove these rows, or leave the cells empty and drop missing values"
-        raise _refusal(f"finite numbers in {label}", f"{infinite} infinite", remedy)
+        raise refusal(f"finite numbers in {label}", f"{infinite} infinite", remedy)
     return numbers, (f"{label}: {note}",) if note else ()
 
 
@@ -299,7 +281,7 @@ def _dates(series: pd.Series, formats: Sequence[str]) -> tuple[pd.Series, str] |
     readings = [(dates, written) for written in candidates if (dates := parsed(texts, written)).notna().all()]
     if any(not dates.equals(readings[0][0]) for dates, _ in readings):
         got = f"'{texts[0]}', which fits {' and '.join(written for _, written in readings)}"
-        raise _refusal(f"dates with one reading in column '{series.name}'", got, "write them as 2020-12-31")
+        raise refusal(f"dates with one reading in column '{series.name}'", got, "write them as 2020-12-31")
     return readings[0] if readings else None
 
 
@@ -307,9 +289,9 @@ def _target(series: pd.Series) -> tuple[FloatArray, Notes]:
     read = _numbers(series)
     if read is None:
         remedy = "correct these cells, or name another target"
-        raise _refusal(f"numbers in the target '{series.name}'", f"text, {_strays(series)}", remedy)
+        raise refusal(f"numbers in the target '{series.name}'", f"text, {_strays(series)}", remedy)
     if read[0].min() == read[0].max():
-        raise _refusal(f"a target '{series.name}' that varies", f"{read[0][0]} in every row", "name another target")
+        raise refusal(f"a target '{series.name}' that varies", f"{read[0][0]} in every row", "name another target")
     return read
 
 
@@ -337,28 +319,16 @@ def _strays(series: pd.Series) -> str:
 
 def _select(df: pd.DataFrame, target: str | None, exclude: Sequence[str]) -> tuple[pd.DataFrame, str]:
     """The columns to use, under their names, and the name of the target."""
-    names = _names(df)
+    names = column_names(df)
     _check_unique(names)
     for name in exclude:
         _check_known(name, names, "column to exclude")
     kept = [name for name in names if name not in exclude]
     if not kept:
-        raise _refusal("a target and at least one input column", "a table without columns", "exclude fewer")
+        raise refusal("a target and at least one input column", "a table without columns", "exclude fewer")
     target = kept[-1] if target is None else target
     _check_known(target, kept, "target")
     return df.set_axis(names, axis=1)[kept], target
-
-
-def _default_names(width: int) -> list[str]:
-    return [*(f"x{i}" for i in range(1, width)), "y"][:width]
-
-
-def _nameless(frame: pd.DataFrame) -> bool:
-    return list(frame.columns) == list(range(frame.shape[1]))  # as pandas counts columns that got no names
-
-
-def _names(frame: pd.DataFrame) -> list[str]:
-    return _default_names(frame.shape[1]) if _nameless(frame) else [str(name) for name in frame.columns]
 
 
 def _frame(table: pd.DataFrame | ArrayLike) -> pd.DataFrame:
@@ -371,7 +341,7 @@ def _matrix(values: ArrayLike) -> NDArray[Any]:
     matrix = _array(values, "X")
     if matrix.ndim != 2:
         remedy = "for a single input column pass X.reshape(-1, 1)" if matrix.ndim == 1 else "pass one row a point"
-        raise _refusal("X of shape (N, D), 2-D", f"shape {matrix.shape}", remedy)
+        raise refusal("X of shape (N, D), 2-D", f"shape {matrix.shape}", remedy)
     return matrix
 
 
@@ -379,12 +349,12 @@ def _array(values: ArrayLike, name: str) -> NDArray[Any]:
     try:
         return np.asarray(values)
     except ValueError as error:
-        raise _refusal(f"{name} as an array", str(error), "give every row as many numbers") from error
+        raise refusal(f"{name} as an array", str(error), "give every row as many numbers") from error
 
 
 def _check_unique(names: Sequence[str]) -> None:
     if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise _refusal("a different name for each column", f"{_listed(twice)} more than once", "rename them")
+        raise refusal("a different name for each column", f"{listed(twice)} more than once", "rename them")
 
 
 def _check_known(name: str, names: Sequence[str], role: str) -> None:
@@ -392,171 +362,14 @@ def _check_known(name: str, names: Sequence[str], role: str) -> None:
         lower = {known.lower(): known for known in names}
         near = difflib.get_close_matches(str(name).lower(), lower, n=1)
         remedy = f"did you mean '{lower[near[0]]}'?" if near else "name one of them"
-        raise _refusal(f"the {role} among {_listed(names, 20)}", f"'{name}'", remedy)
+        raise refusal(f"the {role} among {listed(names, 20)}", f"'{name}'", remedy)
 
 
 def _check_complete(frame: pd.DataFrame, remedy: str) -> None:
     missing = frame.isna().sum()
     if missing.any():
         columns = [f"{name} ({count})" for name, count in missing.items() if count]
-        raise _refusal("a value in every cell", f"{missing.sum()} missing, in {_listed(columns)}", remedy)
-
-
-def _listed(names: Iterable[object], limit: int = 6) -> str:
-    texts = [str(name) for name in names]
-    return ", ".join(texts[:limit]) + (f" and {len(texts) - limit} more" if len(texts) > limit else "")
-
-
-# Files.
-
-
-def read_table(source: Source) -> tuple[pd.DataFrame, Notes]:
-    """A raw table, with notes on its reading, from a path, "-" (standard input) or an open file.
-
-    Text with one of `SEPARATORS` and decimal point or comma, or Parquet, gzipped or not: told by content, not by name.
-    A table without header line gives a data frame without column names.
-    """
-    data, label = _content(source)
-    if data.startswith(b"\x1f\x8b"):
-        try:
-            data = gzip.decompress(data)
-        except (OSError, EOFError, zlib.error) as error:
-            raise _refusal("a whole gzip file", f"a damaged one, {label} ({error})", "fetch it again") from error
-    return (_read_parquet(data, label), ()) if data.startswith(b"PAR1") else _read_text(_decode(data, label), label)
-
-
-def _content(source: Source) -> tuple[bytes, str]:
-    if source == "-":
-        return sys.stdin.buffer.read(), "standard input"
-    if not isinstance(source, str | os.PathLike):
-        content = source.read()
-        return content.encode() if isinstance(content, str) else content, str(getattr(source, "name", "this file"))
-    try:
-        return Path(source).expanduser().read_bytes(), f"'{source}'"
-    except FileNotFoundError as error:
-        raise _refusal("a file", f"'{source}', where there is none", "check the path") from error
-    except IsADirectoryError as error:
-        raise _refusal("a file", f"'{source}', a directory", "name a table inside it") from error
-    except (OSError, ValueError) as error:
-        raise _refusal("a readable file", f"{source!r} ({error})", "check the path and its permissions") from error
-
-
-def _decode(data: bytes, label: str) -> str:
-    try:
-        text = data.decode("utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig")
-    except UnicodeDecodeError:
-        text = data.decode("latin-1")
-    if not text.strip():
-        raise _refusal("a table", f"{label}, an empty file", "check that it was saved")
-    if re.search(r"[\x00-\x08\x0e-\x1f]", text):
-        raise _refusal("CSV text or Parquet", f"{label}, another binary file", "save the table as CSV")
-    return text.lstrip("\r\n")
-
-
-def _read_parquet(data: bytes, label: str) -> pd.DataFrame:
-    import pandas as pd
-
-    try:
-        return pd.read_parquet(io.BytesIO(data))
-    except ImportError as error:
-        raise MissingExtraError("pyarrow", "parquet", "reading Parquet") from error
-    except (OSError, ValueError) as error:
-        raise _refusal("a whole Parquet file", f"a damaged one, {label} ({error})", "fetch it again") from error
-
-
-def _read_text(text: str, label: str) -> tuple[pd.DataFrame, Notes]:
-    import pandas as pd
-
-    header: list[str] | None = None
-    try:
-        separator, rows = _split(text)
-        decimal = _decimal(text, separator)
-        if _has_header(rows, decimal):
-            header = [cell.strip() for cell in rows[0]]
-        frame = pd.read_csv(
-            io.StringIO(text),
-            sep=separator,
-            decimal=decimal,
-            header=None,
-            skiprows=0 if header is None else 1,
-            keep_default_na=False,
-            na_values=list(MISSING),
-            skipinitialspace=True,
-            low_memory=False,  # one type for a whole column
-        ).dropna(how="all")
-    except pd.errors.EmptyDataError:
-        frame = pd.DataFrame(columns=range(len(header or ())))
-    except (pd.errors.ParserError, csv.Error) as error:
-        got = f"{label} ({str(error).split('C error: ')[-1].strip()})"
-        raise _refusal("as many fields in every line", got, "correct these lines") from error
-    notes = ("decimal commas read as points",) if decimal == "," else ()
-    return _with_names(frame, header, notes, label)
-
-
-def _with_names(frame: pd.DataFrame, header: list[str] | None, notes: Notes, label: str) -> tuple[pd.DataFrame, Notes]:
-    if header is None:
-        return frame, (*notes, f"no header line: columns named {_listed(_names(frame), 20)}")
-    if len(header) != frame.shape[1]:
-        got = f"{len(header)} in the header and {frame.shape[1]} below, in {label}"
-        remedy = "name every column, and remove separators at the ends of lines"
-        raise _refusal("as many fields in every line", got, remedy)
-    kept = [i for i, name in enumerate(header) if name or not _is_idle(frame[i])]
-    if len(kept) < len(header):
-        notes = (*notes, "a column without name that is empty or only numbers the rows: dropped")
-    return frame.set_axis([name or f"column {i}" for i, name in enumerate(header, 1)], axis=1).iloc[:, kept], notes
-
-
-def _is_idle(column: pd.Series) -> bool:
-    """Whether a column is empty, or counts the rows from 0 or 1 as a saved index does."""
-    counted = np.arange(len(column))
-    return bool(column.isna().all()) or any(np.array_equal(column, counted + first) for first in (0, 1))
-
-
-def _split(text: str) -> tuple[str, list[list[str]]]:
-    """The separator that cuts most lines into equally many fields, and the first lines so cut."""
-    lines = list(islice(io.StringIO(text, newline=""), SNIFFED_LINES))
-
-    def cut(separator: str) -> list[list[str]]:
-        if separator == r"\s+":
-            return [fields for line in lines if (fields := line.split())]
-        return [fields for fields in csv.reader(lines, delimiter=separator, skipinitialspace=True) if fields]
-
-    def agreement(separator: str) -> float:
-        widths = Counter(len(fields) for fields in cut(separator))
-        width, count = widths.most_common(1)[0]
-        return count / widths.total() if width > 1 else 0.0
-
-    best = max(SEPARATORS, key=agreement)
-    return best, cut(best)
-
-
-def _decimal(text: str, separator: str) -> str:
-    """A comma, if some field is a number with a decimal comma and none is one with a decimal point."""
-    edge = r"\s" if separator == r"\s+" else rf"[{separator}\r\n]"
-
-    def occurs(mark: str) -> bool:
-        number = rf"[+-]?\d*{mark}\d+(?:[eE][+-]?\d+)?"
-        return re.search(rf'(?:\A|{edge})[ "]*{number}[ "]*(?:{edge}|\Z)', text) is not None
-
-    return "," if separator != "," and occurs(",") and not occurs(r"\.") else "."
-
-
-def _has_header(rows: list[list[str]], decimal: str) -> bool:
-    """Whether the first line names the columns: it holds no number, or it holds a text above a column of numbers."""
-    number = re.compile(rf"[+-]?(\d+[{decimal}]?\d*|[{decimal}]\d+)([eE][+-]?\d+)?|[+-]?inf(inity)?", re.IGNORECASE)
-
-    def numeric(cell: str) -> bool:
-        return number.fullmatch(cell.strip()) is not None
-
-    def blank(cell: str) -> bool:
-        return cell.strip() in MISSING
-
-    first, *below = rows
-    return not any(map(numeric, first)) or any(
-        all(numeric(row[i]) or blank(row[i]) for row in below if i < len(row))
-        for i, cell in enumerate(first)
-        if not (numeric(cell) or blank(cell))
-    )
+        raise refusal("a value in every cell", f"{missing.sum()} missing, in {listed(columns)}", remedy)
 
 
 # Standardisation.
@@ -574,7 +387,7 @@ class Standardiser:
     def __post_init__(self) -> None:
         scales = np.append(self.x_scale, self.y_scale)
         if np.shape(self.x_mean) != np.shape(self.x_scale) or not (np.isfinite(scales) & (scales > 0)).all():
-            raise _refusal("a mean and a positive, finite scale for each column", f"scales {scales}", "fit it anew")
+            raise refusal("a mean and a positive, finite scale for each column", f"scales {scales}", "fit it anew")
 
     @classmethod
     def fit(cls, X: FloatArray, y: FloatArray) -> Standardiser:
@@ -616,7 +429,7 @@ class Standardiser:
         try:
             return cls(**{**fields, **arrays})
         except TypeError as error:
-            raise _refusal("what Standardiser.to_dict wrote", str(error), "write the file anew") from error
+            raise refusal("what Standardiser.to_dict wrote", str(error), "write the file anew") from error
 
 
 def _centre_and_scale(values: ArrayLike) -> tuple[FloatArray, FloatArray]:

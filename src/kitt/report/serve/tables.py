@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kitt.data import SEPARATORS, Dataset, Notes, read_table
+from kitt.data import Dataset
 from kitt.errors import InvalidInputError, MissingExtraError
+from kitt.reading import SEPARATORS, Notes, read_table
 from kitt.report.serve.settings import Settings
 
 if TYPE_CHECKING:

@@ -1,0 +1,200 @@
+"""A file -> a raw data frame: CSV and its relatives with separator, decimal mark and header told by content, or Parquet."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import os
+import re
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import numpy as np
+
+from kitt.errors import InvalidInputError, MissingExtraError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Source = str | os.PathLike[str] | IO[bytes] | IO[str]
+Notes = tuple[str, ...]  # what was done to a table, in words for its owner
+
+SNIFFED_LINES = 200
+SEPARATORS = (";", "\t", "|", ",", r"\s+")  # of those that fit equally well, the first
+MISSING = ("", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None")
+
+
+def read_table(source: Source) -> tuple[pd.DataFrame, Notes]:
+    """A raw table, with notes on its reading, from a path, "-" (standard input) or an open file.
+
+    Text with one of `SEPARATORS` and decimal point or comma, or Parquet, gzipped or not: told by content, not by name.
+    A table without header line gives a data frame without column names.
+    """
+    data, label = _content(source)
+    if data.startswith(b"\x1f\x8b"):
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error) as error:
+            raise refusal("a whole gzip file", f"a damaged one, {label} ({error})", "fetch it again") from error
+    return (_read_parquet(data, label), ()) if data.startswith(b"PAR1") else _read_text(_decode(data, label), label)
+
+
+def _content(source: Source) -> tuple[bytes, str]:
+    if source == "-":
+        return sys.stdin.buffer.read(), "standard input"
+    if not isinstance(source, str | os.PathLike):
+        content = source.read()
+        return content.encode() if isinstance(content, str) else content, str(getattr(source, "name", "this file"))
+    try:
+        return Path(source).expanduser().read_bytes(), f"'{source}'"
+    except FileNotFoundError as error:
+        raise refusal("a file", f"'{source}', where there is none", "check the path") from error
+    except IsADirectoryError as error:
+        raise refusal("a file", f"'{source}', a directory", "name a table inside it") from error
+    except (OSError, ValueError) as error:
+        raise refusal("a readable file", f"{source!r} ({error})", "check the path and its permissions") from error
+
+
+def _decode(data: bytes, label: str) -> str:
+    try:
+        text = data.decode("utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    if not text.strip():
+        raise refusal("a table", f"{label}, an empty file", "check that it was saved")
+    if re.search(r"[\x00-\x08\x0e-\x1f]", text):
+        raise refusal("CSV text or Parquet", f"{label}, another binary file", "save the table as CSV")
+    return text.lstrip("\r\n")
+
+
+def _read_parquet(data: bytes, label: str) -> pd.DataFrame:
+    import pandas as pd
+
+    try:
+        return pd.read_parquet(io.BytesIO(data))
+    except ImportError as error:
+        raise MissingExtraError("pyarrow", "parquet", "reading Parquet") from error
+    except (OSError, ValueError) as error:
+        raise refusal("a whole Parquet file", f"a damaged one, {label} ({error})", "fetch it again") from error
+
+
+def _read_text(text: str, label: str) -> tuple[pd.DataFrame, Notes]:
+    import pandas as pd
+
+    header: list[str] | None = None
+    try:
+        separator, rows = _split(text)
+        decimal = _decimal(text, separator)
+        if _has_header(rows, decimal):
+            header = [cell.strip() for cell in rows[0]]
+        frame = pd.read_csv(
+            io.StringIO(text),
+            sep=separator,
+            decimal=decimal,
+            header=None,
+            skiprows=0 if header is None else 1,
+            keep_default_na=False,
+            na_values=list(MISSING),
+            skipinitialspace=True,
+            low_memory=False,  # one type for a whole column
+        ).dropna(how="all")
+    except pd.errors.EmptyDataError:
+        frame = pd.DataFrame(columns=range(len(header or ())))
+    except (pd.errors.ParserError, csv.Error) as error:
+        got = f"{label} ({str(error).split('C error: ')[-1].strip()})"
+        raise refusal("as many fields in every line", got, "correct these lines") from error
+    notes = ("decimal commas read as points",) if decimal == "," else ()
+    return _with_names(frame, header, notes, label)
+
+
+def _with_names(frame: pd.DataFrame, header: list[str] | None, notes: Notes, label: str) -> tuple[pd.DataFrame, Notes]:
+    if header is None:
+        return frame, (*notes, f"no header line: columns named {listed(column_names(frame), 20)}")
+    if len(header) != frame.shape[1]:
+        got = f"{len(header)} in the header and {frame.shape[1]} below, in {label}"
+        remedy = "name every column, and remove separators at the ends of lines"
+        raise refusal("as many fields in every line", got, remedy)
+    kept = [i for i, name in enumerate(header) if name or not _is_idle(frame[i])]
+    if len(kept) < len(header):
+        notes = (*notes, "a column without name that is empty or only numbers the rows: dropped")
+    return frame.set_axis([name or f"column {i}" for i, name in enumerate(header, 1)], axis=1).iloc[:, kept], notes
+
+
+def _is_idle(column: pd.Series) -> bool:
+    """Whether a column is empty, or counts the rows from 0 or 1 as a saved index does."""
+    counted = np.arange(len(column))
+    return bool(column.isna().all()) or any(np.array_equal(column, counted + first) for first in (0, 1))
+
+
+def _split(text: str) -> tuple[str, list[list[str]]]:
+    """The separator that cuts most lines into equally many fields, and the first lines so cut."""
+    lines = list(islice(io.StringIO(text, newline=""), SNIFFED_LINES))
+
+    def cut(separator: str) -> list[list[str]]:
+        if separator == r"\s+":
+            return [fields for line in lines if (fields := line.split())]
+        return [fields for fields in csv.reader(lines, delimiter=separator, skipinitialspace=True) if fields]
+
+    def agreement(separator: str) -> float:
+        widths = Counter(len(fields) for fields in cut(separator))
+        width, count = widths.most_common(1)[0]
+        return count / widths.total() if width > 1 else 0.0
+
+    best = max(SEPARATORS, key=agreement)
+    return best, cut(best)
+
+
+def _decimal(text: str, separator: str) -> str:
+    """A comma, if some field is a number with a decimal comma and none is one with a decimal point."""
+    edge = r"\s" if separator == r"\s+" else rf"[{separator}\r\n]"
+
+    def occurs(mark: str) -> bool:
+        number = rf"[+-]?\d*{mark}\d+(?:[eE][+-]?\d+)?"
+        return re.search(rf'(?:\A|{edge})[ "]*{number}[ "]*(?:{edge}|\Z)', text) is not None
+
+    return "," if separator != "," and occurs(",") and not occurs(r"\.") else "."
+
+
+def _has_header(rows: list[list[str]], decimal: str) -> bool:
+    """Whether the first line names the columns: it holds no number, or it holds a text above a column of numbers."""
+    number = re.compile(rf"[+-]?(\d+[{decimal}]?\d*|[{decimal}]\d+)([eE][+-]?\d+)?|[+-]?inf(inity)?", re.IGNORECASE)
+
+    def numeric(cell: str) -> bool:
+        return number.fullmatch(cell.strip()) is not None
+
+    def blank(cell: str) -> bool:
+        return cell.strip() in MISSING
+
+    first, *below = rows
+    return not any(map(numeric, first)) or any(
+        all(numeric(row[i]) or blank(row[i]) for row in below if i < len(row))
+        for i, cell in enumerate(first)
+        if not (numeric(cell) or blank(cell))
+    )
+
+
+def column_names(frame: pd.DataFrame) -> list[str]:
+    return default_names(frame.shape[1]) if is_nameless(frame) else [str(name) for name in frame.columns]
+
+
+def is_nameless(frame: pd.DataFrame) -> bool:
+    return list(frame.columns) == list(range(frame.shape[1]))  # as pandas counts columns that got no names
+
+
+def default_names(width: int) -> list[str]:
+    return [*(f"x{i}" for i in range(1, width)), "y"][:width]
+
+
+def listed(names: Iterable[object], limit: int = 6) -> str:
+    texts = [str(name) for name in names]
+    return ", ".join(texts[:limit]) + (f" and {len(texts) - limit} more" if len(texts) > limit else "")
+
+
+def refusal(expected: str, got: str, remedy: str) -> InvalidInputError:
+    return InvalidInputError(f"expected {expected}; got {got}: {remedy}")
