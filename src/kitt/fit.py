@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -45,10 +45,10 @@ class FittedGP:
     """
 
     kernel: FittedKernel  # words in decreasing order of their variance over the rows
-    posterior: Posterior | SparsePosterior
     X: Tensor  # (N, D) and (N,), standardised: the rows that it is conditioned on
     y: Tensor
-    log_posterior: float  # of the parameters: log marginal likelihood plus the log density of the prior
+    inducing: Tensor | None  # (M, D) points through which it sees the rows; None: it is exact
+    log_prior: float  # density of the parameters
     gradient_norm: float  # largest component of the objective's gradient, where optimisation stopped
     evaluations: int  # of the likelihood with its gradient, on some of the rows or on all
     seconds: float
@@ -62,6 +62,19 @@ class FittedGP:
     @property
     def rows(self) -> int:
         return len(self.y)
+
+    @cached_property
+    def posterior(self) -> Posterior | SparsePosterior:
+        """Computed when first asked for: a model of a file that has no weight is never asked."""
+        kernel, theta = self.kernel.kernel, self.kernel.theta
+        if self.inducing is None:
+            return Posterior.fit(kernel, theta, self.X, self.y)
+        return SparsePosterior.fit(kernel, theta, self.X, self.y, self.inducing)
+
+    @property
+    def log_posterior(self) -> float:
+        """Of the parameters: log marginal likelihood plus the log density of the prior."""
+        return self.log_marginal_likelihood + self.log_prior
 
     @cached_property
     def log_marginal_likelihood(self) -> float:
@@ -217,29 +230,27 @@ def _fit(expression: Expression, table: Table, search: Search) -> FittedGP:
     kernel, theta = _ordered(objective.kernel, solution.theta, used.X)
     log_prior = float(objective.prior.log_density(solution.theta))
     notes = tuple(_warnings(kernel, theta, table, objective, solution, budget))
-    posterior: Posterior | SparsePosterior
-    if is_exact:
-        posterior = Posterior.fit(kernel, theta, table.X, table.y)
-    else:
+    Z = None
+    if not is_exact:
         Z = choose_inducing(kernel, theta, table.X, config.inducing, search.generator("inducing"))
-        posterior = SparsePosterior.fit(kernel, theta, table.X, table.y, Z)
         notes += (
             f"parameters from {len(used.y)} of {len(table.y)} rows; the posterior on all rows is sparse, "
             f"with {len(Z)} inducing points, and the likelihood its variational bound",
         )
     model = FittedGP(
         kernel=FittedKernel.from_theta(kernel.expression, theta, table.columns, table.target, table.standardiser),
-        posterior=posterior,
         X=table.X,
         y=table.y,
-        log_posterior=log_prior,
+        inducing=Z,
+        log_prior=log_prior,
         gradient_norm=float(solution.gradient.abs().max()),
         evaluations=budget.evaluations,
         seconds=time.monotonic() - began,
         converged=solution.converged,
         warnings=notes,
     )
-    return replace(model, log_posterior=model.log_marginal_likelihood + log_prior)
+    _ = model.posterior  # a kernel without one cannot be fitted
+    return model
 
 
 def _ordered(kernel: Kernel, theta: Tensor, X: Tensor) -> tuple[Kernel, Tensor]:

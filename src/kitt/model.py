@@ -27,14 +27,12 @@ from kitt.data import Dataset, Encoding, FloatArray
 from kitt.errors import CheckpointError, InvalidInputError, KittError
 from kitt.fit import FittedGP
 from kitt.fitted import FittedKernel
-from kitt.gp import Posterior
 from kitt.mixture import Mixture
-from kitt.sparse import SparsePosterior
 
 FORMAT, VERSION = "kitt-model", 1
-_FACTS = ("log_posterior", "gradient_norm", "evaluations", "seconds", "converged", "warnings")
+_FACTS = ("log_prior", "gradient_norm", "evaluations", "seconds", "converged", "warnings")
 _NO_FACTS: dict[str, Any] = {
-    "log_posterior": 0.0,
+    "log_prior": 0.0,
     "gradient_norm": 0.0,
     "evaluations": 0,
     "seconds": 0.0,
@@ -201,21 +199,17 @@ def load(path: str | os.PathLike[str]) -> Model:
 
 def _conditioned(kernel: FittedKernel, rows: Dataset, inducing: Any, facts: Mapping[str, Any]) -> FittedGP:
     """The GP of a kernel given rows, as `fit` leaves it: exact, or sparse through inducing points."""
-    s, theta = kernel.standardiser, kernel.theta
+    s = kernel.standardiser
     X = torch.tensor(rows.X if s is None else s.transform_x(rows.X))
     y = torch.tensor(rows.y if s is None else s.transform_y(rows.y))
-    posterior: Posterior | SparsePosterior
-    if inducing is None:
-        posterior = Posterior.fit(kernel.kernel, theta, X, y)
-    else:
-        posterior = SparsePosterior.fit(kernel.kernel, theta, X, y, torch.tensor(inducing, dtype=torch.float64))
+    Z = None if inducing is None else torch.tensor(inducing, dtype=torch.float64)
     norm = math.inf if facts["gradient_norm"] is None else facts["gradient_norm"]
     facts = {**facts, "gradient_norm": norm, "warnings": tuple(facts["warnings"])}
-    return FittedGP(kernel=kernel, posterior=posterior, X=X, y=y, **facts)
+    return FittedGP(kernel=kernel, X=X, y=y, inducing=Z, **facts)
 
 
 def _inducing(model: FittedGP | None) -> list[list[float]] | None:
-    return model.posterior.Z.tolist() if model and isinstance(model.posterior, SparsePosterior) else None
+    return None if model is None or model.inducing is None else model.inducing.tolist()
 
 
 def _facts(model: FittedGP | None) -> dict[str, Any]:
