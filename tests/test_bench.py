@@ -500,7 +500,7 @@ def test_fitting_against_others(table: Source) -> None:
     from kitt.bench import fit
     from kitt.bench.runner import measure
 
-    arguments = {"table": table, "number": 0, "expression": "RBF", "starts": 1}
+    arguments = {"table": table, "number": 0, "expressions": ["RBF"], "starts": 1}
     keys = [{"bench": "fit", "table": "small", "rival": rival} for rival in ("gpytorch", "sklearn")]
     lines = [measure(Cell(key, fit.compare, {**arguments, "rival": key["rival"]})) for key in keys]
     assert [line["status"] for line in lines] == ["ok", "ok"], lines

@@ -169,10 +169,11 @@ def test_many_ascents_at_once_reach_the_top_of_a_bent_valley():
 
     start = torch.tensor([[-1.0, 1.0], [0.0, 0.0], [2.0, -1.0]], dtype=torch.float64)
     box = (torch.full((2,), -3.0, dtype=torch.float64), torch.full((2,), 3.0, dtype=torch.float64))
-    top, values = ascend(evaluate, box, start, 80, 1e-9)
+    H = 0.1 * torch.eye(2, dtype=torch.float64).expand(3, 2, 2)
+    top, values = ascend(evaluate, box, start, H, 80, 1e-9)
     assert torch.allclose(top, torch.ones(3, 2, dtype=torch.float64), atol=1e-3)
     low = (box[0], torch.tensor([0.5, 3.0], dtype=torch.float64))
-    top, values = ascend(evaluate, low, start.clamp(max=0.5), 80, 1e-9)
+    top, values = ascend(evaluate, low, start.clamp(max=0.5), H, 80, 1e-9)
     assert torch.allclose(top, torch.tensor([0.5, 0.25], dtype=torch.float64), atol=1e-2)  # on the wall
     assert (values <= -0.25 + 1e-9).all()
 

@@ -9,7 +9,16 @@ from torch.distributions import MultivariateNormal
 from torch.testing import assert_close
 
 from kitt.errors import FitError
-from kitt.gp import _PANEL, Likelihood, Posterior, cholesky, draw, leave_one_out, log_marginal_likelihood
+from kitt.gp import (
+    _PANEL,
+    Likelihood,
+    Posterior,
+    cholesky,
+    draw,
+    fisher_information,
+    leave_one_out,
+    log_marginal_likelihood,
+)
 from kitt.grammar import WORDS, Expression, Word, parse
 from kitt.kernels import Kernel
 
@@ -123,6 +132,17 @@ def test_panels_agree_with_autograd_through_a_dense_matrix(text: str, N: int) ->
     assert_close(value, expected.detach(), rtol=1e-10, atol=1e-10)
     assert_close(likelihood.value(theta), value, rtol=1e-12, atol=1e-12)
     assert_close(gradient, expected_gradient, rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("word", WORDS, ids=str)
+def test_fisher_information_is_the_expected_curvature(word: Word) -> None:
+    """½ tr(K⁻¹ ∂K K⁻¹ ∂K) with derivatives by autograd."""
+    kernel, theta, X, _ = case(str(word), N=12, D=2)
+    K = covariance(kernel, theta, X)
+    J = torch.autograd.functional.jacobian(lambda t: covariance(kernel, t, X), theta)  # (N, N, P)
+    inverse = torch.linalg.inv(K)
+    expected = 0.5 * torch.einsum("ab,bcp,cd,daq->pq", inverse, J, inverse, J)
+    assert_close(fisher_information(kernel, theta, X), expected, rtol=1e-2, atol=1e-3 * float(expected.abs().max()))
 
 
 @pytest.mark.parametrize("batch", [(), (3,)])

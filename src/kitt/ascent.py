@@ -24,21 +24,24 @@ def ascend(
     evaluate: Evaluate,
     box: tuple[Tensor, Tensor],
     start: Tensor,
+    H: Tensor,
     steps: int,
     tolerance: float,
     is_late: Callable[[], bool] = lambda: False,
 ) -> tuple[Tensor, Tensor]:
-    """Climb from each row of `start` (S, P), within the box: points and values after `steps` evaluations, or fewer."""
+    """Climb from each row of `start` (S, P), within the box: points and values after `steps` evaluations, or fewer.
+
+    `H` (S, P, P) is about the inverse Hessian of −f at the starts.
+    """
     (low, high), x, (f, g) = box, start, evaluate(start)
-    H = _identity(x) / g.abs().amax(1).clamp_min(1.0)[:, None, None]  # inverse Hessian of −f
-    length, idle, fresh = torch.ones_like(f), torch.zeros_like(f), torch.ones_like(f, dtype=torch.bool)
+    length, idle = torch.ones_like(f), torch.zeros_like(f)
     for _ in range(steps):
         d = _direction(H, g, (x <= low), (x >= high))
         slope = (d * g).sum(1)
         there = torch.minimum(torch.maximum(x + length[:, None] * d, low), high)
         f_there, g_there = evaluate(there)
         better = f_there > f + _ARMIJO * length * slope
-        H, fresh = _update(H, fresh, there - x, g - g_there, better)
+        H = _update(H, there - x, g - g_there, better)
         idle = torch.where(better & (f_there - f > tolerance / _PATIENCE), 0.0, idle + (better | (length < 1e-3)))
         # Where it was too far, to the top of the parabola through what is known (Nocedal & Wright, eq. 3.57).
         shorter = (0.5 * length * slope / (f + length * slope - f_there)).nan_to_num(0.2).clamp(0.1, 0.5)
@@ -50,10 +53,6 @@ def ascend(
     return x, f
 
 
-def _identity(x: Tensor) -> Tensor:
-    return torch.eye(x.shape[1], dtype=x.dtype).expand(len(x), -1, -1)
-
-
 def _direction(H: Tensor, g: Tensor, at_low: Tensor, at_high: Tensor) -> Tensor:
     """Newton's with the estimated Hessian, or the gradient where that is no ascent; not out of the box, not too long."""
     blocked = (at_low & (g < 0)) | (at_high & (g > 0))
@@ -63,15 +62,12 @@ def _direction(H: Tensor, g: Tensor, at_low: Tensor, at_high: Tensor) -> Tensor:
     return d * (_LONGEST / d.abs().amax(1, keepdim=True).clamp_min(_LONGEST))
 
 
-def _update(H: Tensor, fresh: Tensor, s: Tensor, y: Tensor, better: Tensor) -> tuple[Tensor, Tensor]:
-    """BFGS where the step was taken and the curvature is right (N&W eq. 6.17); the first one sets the scale (eq. 6.20)."""
+def _update(H: Tensor, s: Tensor, y: Tensor, better: Tensor) -> Tensor:
+    """BFGS where the step was taken and the curvature is right (N&W eq. 6.17)."""
     curvature = (s * y).sum(1)
     good = better & (curvature > 1e-10 * s.norm(dim=1) * y.norm(dim=1))
-    scale = torch.where(good, curvature / y.square().sum(1).clamp_min(1e-300), 1.0)
-    H = torch.where((fresh & good)[:, None, None], _identity(s) * scale[:, None, None], H)
     rho = torch.where(good, 1 / curvature.clamp_min(1e-300), 0.0)[:, None, None]
     Hy = H @ y.unsqueeze(-1)  # (S, P, 1)
     s = s.unsqueeze(-1)
     cross = Hy @ s.mT
-    H = H - rho * (cross + cross.mT) + rho * (1 + rho * (y.unsqueeze(1) @ Hy)) * (s @ s.mT)
-    return H, fresh & ~good
+    return H - rho * (cross + cross.mT) + rho * (1 + rho * (y.unsqueeze(1) @ Hy)) * (s @ s.mT)

@@ -1,16 +1,15 @@
 """Time to a model: the kernels that KITT names, fitted here and by GPyTorch through BoTorch, from the same starts.
 
-Both maximise the likelihood of all training rows from as many starts. GPyTorch is handed ours, the best guesses and draws by
-their likelihood on a hundred rows, and is not charged for finding them (`coarse`: even for our search on some of the rows);
-all our time counts. scikit-learn fits RBF-ARD with starts of its own.
+Both maximise the likelihood of all training rows, kernel by kernel, from as many starts. GPyTorch is handed ours, the best
+guesses and draws by their likelihood on a hundred rows, and is not charged for finding them (`coarse`: even for our search on
+some of the rows); all our time counts. scikit-learn fits RBF-ARD with starts of its own.
 """
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -21,8 +20,8 @@ from torch import Tensor
 from kitt.bench.datasets import Source, split
 from kitt.bench.runner import Cell, Line
 from kitt.caption import caption
-from kitt.errors import MissingExtraError
-from kitt.fit import fit
+from kitt.errors import FitError, MissingExtraError
+from kitt.fit import fit_all
 from kitt.fitted import FittedKernel
 from kitt.gp import Posterior, leave_one_out
 from kitt.grammar import Expression, parse
@@ -38,36 +37,42 @@ SAME = 0.5  # nats by which two solutions may differ and yet be one start
 def fit_cells(
     tables: Iterable[Source], model: str, k: int = 3, number: int = 0, starts: int = 2, coarse: bool = False
 ) -> list[Cell]:
-    """A cell for each table and each of its first k captions, and one with RBF-ARD against scikit-learn."""
+    """A cell for each table with its first k captions, and one with RBF-ARD against scikit-learn."""
     cells = []
     for table in tables:
         train = split(table.load(), "paper", number).train
         said = [str(c.expression) for c in caption(train.X, train.y, k, model=model).captions]
         for rival, expressions in (("gpytorch", said), ("sklearn", ["RBF"])):
-            for text in expressions:
-                shared = {"rival": rival, "expression": text, "starts": starts, "coarse": coarse}
-                key = {"bench": "fit", "table": table.name, "split": number, **shared}
-                cells.append(Cell(key, compare, {"table": table, "number": number, **shared}))
+            shared = {"rival": rival, "expressions": expressions, "starts": starts, "coarse": coarse}
+            key = {"bench": "fit", "table": table.name, "split": number, **shared}
+            cells.append(Cell(key, compare, {"table": table, "number": number, **shared}))
     return cells
 
 
 def compare(
-    table: Source, number: int, rival: str, expression: str, starts: int = 2, coarse: bool = False
+    table: Source, number: int, rival: str, expressions: list[str], starts: int = 2, coarse: bool = False
 ) -> dict[str, Any]:
     data = split(table.load(), "paper", number).train
     config = FitConfig(objective="ml", starts=starts, finished=starts)
-    ours, model = _timed(lambda: fit(expression, data, config, random_state=0))
+    ours, (models, failures) = _timed(lambda: fit_all(expressions, data, config, random_state=0))
+    if failures:
+        raise FitError("; ".join(map(str, failures)))
     rows = Table.of(data)
     if rival == "sklearn":
-        theirs, value = _timed(lambda: sklearn_fit(rows, starts))
+        theirs, values = _timed(lambda: [sklearn_fit(rows, starts)])
     else:
-        thetas = (coarse_solutions if coarse else starting_points)(rows, _ordered(expression), config)
-        theirs, value = _timed(lambda: max(gpytorch_fit(rows, _ordered(expression), theta) for theta in thetas))
+        points = coarse_solutions if coarse else starting_points
+        begun = [(e, points(rows, e, config)) for e in map(_ordered, expressions)]
+        theirs, values = _timed(lambda: [max(gpytorch_fit(rows, e, theta) for theta in thetas) for e, thetas in begun])
     return {
         "n": data.n,
         "d": data.d,
-        "ours": {**ours, "lml": model.log_marginal_likelihood, "converged": model.converged},
-        "theirs": {**theirs, "lml": value},
+        "ours": {
+            **ours,
+            "lml": [m.log_marginal_likelihood for m in models],
+            "converged": [m.converged for m in models],
+        },
+        "theirs": {**theirs, "lml": values},
     }
 
 
@@ -150,16 +155,15 @@ def sklearn_fit(table: Table, starts: int) -> float:
 
 def summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
     """By table and rival: seconds of all its kernels together, the ratio, and how the likelihoods differ."""
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
-    for line in lines:
-        if line["status"] == "ok" and line["key"].get("bench") == "fit":
-            groups[line["key"]["table"], line["key"]["rival"]].append(line["result"])
     rows = []
-    for (table, rival), results in groups.items():
-        gains = [r["ours"]["lml"] - r["theirs"]["lml"] for r in results]
-        row: dict[str, Any] = {"table": table, "rival": rival, "kernels": len(results)}
+    for line in lines:
+        if line["status"] != "ok" or line["key"].get("bench") != "fit":
+            continue
+        ours, theirs = line["result"]["ours"], line["result"]["theirs"]
+        gains = [mine - other for mine, other in zip(ours["lml"], theirs["lml"], strict=True)]
+        row: dict[str, Any] = {key: line["key"][key] for key in ("table", "rival")} | {"kernels": len(gains)}
         for clock in ("seconds", "cpu_seconds"):
-            ours, theirs = (sum(r[who][clock] for r in results) for who in ("ours", "theirs"))
-            row |= {f"our_{clock}": ours, f"their_{clock}": theirs, f"ratio_of_{clock}": theirs / ours}
+            row |= {f"our_{clock}": ours[clock], f"their_{clock}": theirs[clock]}
+            row |= {f"ratio_of_{clock}": theirs[clock] / ours[clock]}
         rows.append(row | {"worst_gain": min(gains), "better": sum(gain > 0 for gain in gains)})
     return rows
