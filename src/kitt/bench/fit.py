@@ -1,8 +1,8 @@
 """Time to a model: the kernels that KITT names, fitted here and by GPyTorch through BoTorch, from the same starts.
 
 Both maximise the likelihood of all training rows, kernel by kernel, from as many starts. GPyTorch is handed ours, the best
-guesses and draws by their likelihood on a hundred rows, and is not charged for finding them (`coarse`: even for our search on
-some of the rows); all our time counts. scikit-learn fits RBF-ARD with starts of its own.
+guesses and draws by their likelihood on a hundred rows, and is not charged for finding them (`coarse`: even for our search
+on some of the rows); all our time counts. scikit-learn fits RBF-ARD with starts of its own.
 """
 
 from __future__ import annotations
