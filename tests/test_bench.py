@@ -488,11 +488,18 @@ def test_exhaustive_search_finds_white_noise() -> None:
 
     draw = recovery.Draw("words", "paper", 24, 1, 200)
     index = draw.batch().captions[:, 0].tolist().index(next(w.index for w in WORDS if str(w) == "White"))
-    result = recovery.exhaust(draw, index, {"draws": 5, "starts": 1, "max_iterations": 10, "coarse_rows": 24}, ())
+    result = recovery.exhaust(draw, index, {"draws": 5, "starts": 1, "max_iterations": 10, "coarse_rows": 24})
     assert result["failed"] == 0
-    lines: list[Line] = [{"key": recovery.exhaustive_cells(draw, 1, {})[0].key, "status": "ok", "result": result}]  # type: ignore[dict-item]
-    (bic, *_) = recovery.exhaustive_summary(lines)
+    key = {**recovery.exhaustive_cells(draw, 1, {})[0].key, "index": index}
+    ranks = {"ranks": [2 * (i == index) for i in range(200)]}
+    lines: list[Line] = [
+        {"key": key, "status": "ok", "result": result},  # type: ignore[dict-item]
+        {"key": recovery.recovery_cells([draw], ["net"])[0].key, "status": "ok", "result": ranks},  # type: ignore[dict-item]
+    ]
+    bic, *_, network = recovery.exhaustive_summary(lines)
     assert bic["top5"] == 1.0
+    assert network["who"] == "net"
+    assert (network["top1"], network["top3"]) == (0.0, 1.0)
 
 
 def test_fitting_against_others(table: Source) -> None:

@@ -181,7 +181,7 @@ def recovery(
     ns, ds = ([int(text) for text in names_of(each) or []] for each in (sizes, dimensions))
     cells = r.recovery_cells(r.sweep(names_of(kinds) or [], names_of(priors) or [], repeats, count, ns, ds), names)
     for n in (64, 200) if exhaustive else ():
-        cells += r.exhaustive_cells(r.Draw("words", "paper", n, 4), exhaustive, settings_of(options or []), names)
+        cells += r.exhaustive_cells(r.Draw("words", "paper", n, 4), exhaustive, settings_of(options or []))
     lines = run_cells(cells, out, plan_of(jobs, "loky", None, True))
     print_rows(r.summary(lines), as_json, "recovery")
     if exhaustive:

@@ -6,11 +6,13 @@ sums. `exhaustive` cells fit every word to one data set and choose by BIC, which
 
 from __future__ import annotations
 
+import json
 import math
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from dataclasses import fields as dataclass_fields
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from kitt.bench.runner import Cell, Line
 from kitt.caption import Captions, caption_tables
 from kitt.checkpoint import load
 from kitt.errors import InvalidInputError
-from kitt.fit import fit_all
+from kitt.fit import FittedGP, fit_all
 from kitt.grammar import WORDS, Expression
 from kitt.simulate import DEFAULT_DATA, PAD, PAPER_DATA, Batch, SimulatorConfig, simulate
 
@@ -96,7 +98,8 @@ def recover(draw: Draw, model: str) -> dict[str, Any]:
     choices = [[frozenset(c.expression.indices) for c in captions.captions] for captions in said]
     hits = {f"top{k}": sum(t in c[:k] for t, c in zip(truth, choices, strict=True)) / len(truth) for k in TOPS}
     first = [t == c[0] for t, c in zip(truth, choices, strict=True)]
-    out = {**hits, "calibration": calibration([s.captions[0].probability for s in said], first)}
+    ranks = [c.index(t) + 1 if t in c else 0 for t, c in zip(truth, choices, strict=True)]
+    out = {**hits, "ranks": ranks, "calibration": calibration([s.captions[0].probability for s in said], first)}
     if draw.kind == "captions":
         out["recall"] = float(np.mean([len(t & c[0]) / len(t) for t, c in zip(truth, choices, strict=True)]))
         out["precision"] = float(np.mean([len(t & c[0]) / len(c[0]) for t, c in zip(truth, choices, strict=True)]))
@@ -129,24 +132,28 @@ def calibration_error(bins: np.ndarray) -> float:
 # --- exhaustive search -----------------------------------------------------------------------------------------------
 
 
-def exhaustive_cells(draw: Draw, count: int, options: Mapping[str, Any], models: Sequence[str] = ()) -> list[Cell]:
-    """One cell for each of the first `count` data sets: 34 fits, and what the networks say about the same data set."""
+def exhaustive_cells(draw: Draw, count: int, options: Mapping[str, Any]) -> list[Cell]:
+    """One cell, 34 fits, for each of the first `count` data sets of a cell of the sweep."""
     key = {"bench": "exhaustive", **asdict(draw), "options": dict(options)}
-    arguments = {"draw": draw, "options": dict(options), "models": tuple(models)}
+    arguments = {"draw": draw, "options": dict(options)}
     return [Cell({**key, "index": i}, exhaust, {**arguments, "index": i}) for i in range(min(count, draw.count))]
 
 
-def exhaust(draw: Draw, index: int, options: Mapping[str, Any], models: Sequence[str]) -> dict[str, Any]:
+def exhaust(draw: Draw, index: int, options: Mapping[str, Any]) -> dict[str, Any]:
     batch = draw.batch()
     X, y = batch.X[index].double().numpy(), batch.y[index].double().numpy()
     found, failed = fit_all([Expression((word,)) for word in WORDS], (X, y), random_state=0, **options)
-    said = {model: caption_tables([(X, y)], model=model, head="classifier")[0].words for model in models}
+    truth = int(batch.captions[index, 0])
+
+    def rank(cost: Callable[[FittedGP], float]) -> int:
+        """Place of the truth, or 0 where it could not be fitted."""
+        order = [model.expression.indices[0] for model in sorted(found, key=cost)]
+        return order.index(truth) + 1 if truth in order else 0
+
     return {
-        "truth": int(batch.captions[index, 0]),
-        "bic": [m.expression.indices[0] for m in sorted(found, key=lambda m: m.bic)][: max(TOPS)],
-        "likelihood": [m.expression.indices[0] for m in sorted(found, key=lambda m: -m.log_marginal_likelihood)][:5],
-        "posterior": [m.expression.indices[0] for m in sorted(found, key=lambda m: -m.log_posterior)][:5],
-        "networks": {model: np.argsort(words)[::-1][: max(TOPS)].tolist() for model, words in said.items()},
+        "bic": rank(lambda m: m.bic),
+        "likelihood": rank(lambda m: -m.log_marginal_likelihood),
+        "posterior": rank(lambda m: -m.log_posterior),
         "failed": len(failed),
         "fit_seconds": sum(model.seconds for model in found),
     }
@@ -165,7 +172,7 @@ def summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
     rows = []
     for key, results in groups.items():
         row = dict(zip(fields, key, strict=True)) | {"repeats": len(results)}
-        for name in (name for name in results[0] if name != "calibration"):
+        for name in (name for name in results[0] if name not in ("calibration", "ranks")):
             values = [result[name] for result in results]
             row[name] = float(np.mean(values))
             row[f"{name}_error"] = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None
@@ -176,22 +183,21 @@ def summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
 
 def exhaustive_summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
     """Hits of choosing by BIC, likelihood or posterior after 34 fits, and of the networks, on the same data sets."""
-    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
-    for line in lines:
-        if line["status"] == "ok" and line["key"].get("bench") == "exhaustive":
-            key = line["key"]
-            groups[key["kind"], key["prior"], key["n"], key["d"]].append(line["result"])
+    fits: dict[str, dict[int, Mapping[str, Any]]] = defaultdict(dict)
+    networks: dict[str, dict[str, list[int]]] = defaultdict(dict)
+    fields = [field.name for field in dataclass_fields(Draw)]
+    for line in (line for line in lines if line["status"] == "ok"):
+        key, result = line["key"], line["result"]
+        if key.get("bench") == "exhaustive":
+            fits[json.dumps([key.get(name) for name in fields])][key["index"]] = result
+        elif key.get("bench") == "recovery":
+            networks[json.dumps([key.get(name) for name in fields])][key["model"]] = result.get("ranks", [])
     rows = []
-    for (kind, prior, n, d), results in groups.items():
-        choices = {name: [r[name] for r in results] for name in ("bic", "likelihood", "posterior")}
-        for model in results[0]["networks"]:
-            choices[model] = [r["networks"].get(model, []) for r in results]
-        for who, chosen in choices.items():
-            hits = {f"top{k}": _share(r["truth"] in c[:k] for r, c in zip(results, chosen, strict=True)) for k in TOPS}
-            row = {"who": who, "kind": kind, "prior": prior, "n": n, "d": d, "data_sets": len(results), **hits}
-            rows.append(row | {"fit_seconds": float(np.mean([r["fit_seconds"] for r in results]))})
+    for draw, results in fits.items():
+        ranks = {name: [r[name] for r in results.values()] for name in ("bic", "likelihood", "posterior")}
+        ranks |= {model: [all_[i] for i in results] for model, all_ in networks[draw].items() if all_}
+        for who, places in ranks.items():
+            row = {"who": who, **dict(zip(fields, json.loads(draw), strict=True)), "count": len(results)}
+            row |= {f"top{k}": float(np.mean([0 < place <= k for place in places])) for k in TOPS}
+            rows.append(row | {"fit_seconds": float(np.mean([r["fit_seconds"] for r in results.values()]))})
     return rows
-
-
-def _share(hits: Iterable[bool]) -> float:
-    return float(np.mean(list(hits)))
