@@ -236,6 +236,7 @@ def fit(
     k: Annotated[int, typer.Option("-k", min=1)] = 3,
     starts: Annotated[int, typer.Option(help="Of both.", min=1)] = 2,
     coarse: Annotated[bool, typer.Option(help="GPyTorch starts where our search on some of the rows ended.")] = False,
+    limit: Annotated[float, typer.Option(help="Seconds of GPyTorch from one start.", min=1)] = 120.0,
     out: Out = Path("fit.jsonl"),
     as_json: AsJson = False,
 ) -> None:
@@ -243,7 +244,7 @@ def fit(
     from kitt.bench.fit import fit_cells, summary
 
     lines = run_cells(
-        fit_cells(sources_of(data, tables), model, k, 0, starts, coarse), out, plan_of(0, "loky", None, True)
+        fit_cells(sources_of(data, tables), model, k, 0, starts, coarse, limit), out, plan_of(0, "loky", None, True)
     )
     print_rows(summary(lines), as_json, "fitting")
 

@@ -2,7 +2,8 @@
 
 Both maximise the likelihood of all training rows, kernel by kernel, from as many starts. GPyTorch is handed ours, the best
 guesses and draws by their likelihood on a hundred rows, and is not charged for finding them (`coarse`: even for our search
-on some of the rows); all our time counts. scikit-learn fits RBF-ARD with starts of its own.
+on some of the rows); all our time counts. It is stopped after `limit` seconds from each start. scikit-learn
+fits RBF-ARD with starts of its own.
 """
 
 from __future__ import annotations
@@ -31,11 +32,18 @@ from kitt.priors import preset
 from kitt.starts import FlatPrior, extended, first
 
 TABLES = ("boston", "concrete", "energy", "yacht")
+LIMIT = 120.0  # seconds of GPyTorch from one start; where it is reached, the ratio of times is a lower bound
 SAME = 0.5  # nats by which two solutions may differ and yet be one start
 
 
 def fit_cells(
-    tables: Iterable[Source], model: str, k: int = 3, number: int = 0, starts: int = 2, coarse: bool = False
+    tables: Iterable[Source],
+    model: str,
+    k: int = 3,
+    number: int = 0,
+    starts: int = 2,
+    coarse: bool = False,
+    limit: float = LIMIT,
 ) -> list[Cell]:
     """A cell for each table with its first k captions, and one with RBF-ARD against scikit-learn."""
     cells = []
@@ -44,13 +52,20 @@ def fit_cells(
         said = [str(c.expression) for c in caption(train.X, train.y, k, model=model).captions]
         for rival, expressions in (("gpytorch", said), ("sklearn", ["RBF"])):
             shared = {"rival": rival, "expressions": expressions, "starts": starts, "coarse": coarse}
+            shared["limit"] = limit
             key = {"bench": "fit", "table": table.name, "split": number, **shared}
             cells.append(Cell(key, compare, {"table": table, "number": number, **shared}))
     return cells
 
 
 def compare(
-    table: Source, number: int, rival: str, expressions: list[str], starts: int = 2, coarse: bool = False
+    table: Source,
+    number: int,
+    rival: str,
+    expressions: list[str],
+    starts: int = 2,
+    coarse: bool = False,
+    limit: float = LIMIT,
 ) -> dict[str, Any]:
     data = split(table.load(), "paper", number).train
     config = FitConfig(objective="ml", starts=starts, finished=starts)
@@ -63,7 +78,9 @@ def compare(
     else:
         points = coarse_solutions if coarse else starting_points
         begun = [(e, points(rows, e, config)) for e in map(_ordered, expressions)]
-        theirs, values = _timed(lambda: [max(gpytorch_fit(rows, e, theta) for theta in thetas) for e, thetas in begun])
+        theirs, values = _timed(
+            lambda: [max(gpytorch_fit(rows, e, theta, limit) for theta in thetas) for e, thetas in begun]
+        )
     return {
         "n": data.n,
         "d": data.d,
@@ -114,7 +131,7 @@ def coarse_solutions(table: Table, expression: Expression, config: FitConfig) ->
     return torch.stack([solution.theta for solution in found])
 
 
-def gpytorch_fit(table: Table, expression: Expression, theta: Tensor) -> float:
+def gpytorch_fit(table: Table, expression: Expression, theta: Tensor, limit: float = LIMIT) -> float:
     """Log marginal likelihood after `fit_gpytorch_mll` with exact Cholesky factors.
 
     Where a line search is lost it keeps what it has: BoTorch would start again, four times, and from the same point.
@@ -136,7 +153,8 @@ def gpytorch_fit(table: Table, expression: Expression, theta: Tensor) -> float:
     with fast_computations(False, False, False), max_cholesky_size(10**6), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with suppress(ModelFittingError):  # it is then where it started
-            fit_gpytorch_mll(mll, max_attempts=1, warning_handler=lambda warning: True)
+            patience = {"timeout_sec": limit}
+            fit_gpytorch_mll(mll, max_attempts=1, warning_handler=lambda warning: True, optimizer_kwargs=patience)
         model.train()
         return float(mll(model(*model.train_inputs), model.train_targets)) * len(table.y)
 
