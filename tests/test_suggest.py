@@ -7,8 +7,13 @@ import pandas as pd
 import pytest
 
 import kitt
+from kitt.caption import Caption, Captions
 from kitt.errors import FitError, InvalidInputError
-from kitt.suggest import Options, as_dataset, further_sums, suggest_dataset
+from kitt.fit import Fitter
+from kitt.grammar import Expression
+from kitt.grow import STEPS, grow
+from kitt.mixture import evidence
+from kitt.suggest import Options, as_dataset, suggest_dataset
 
 QUICK = {"draws": 10, "starts": 1, "max_iterations": 20}
 
@@ -56,7 +61,9 @@ def test_a_fit_has_the_captions_their_sums_and_the_plain_kernels(fitted: kitt.Su
     said = [c.expression for c in fitted.captions.captions]
     assert all(said[i].same_sum(model.kernels[i].expression) for i in range(2))
     sums = [set(kernel.expression) for kernel in model.kernels[2:-2]]
-    assert sums == [set(expression) for expression in further_sums(said)]
+    assert 1 <= len(sums) <= STEPS
+    assert sums[0] == {word for expression in said[:2] for word in expression}
+    assert all(len(words) > 1 for words in sums)
     assert [str(kernel.expression) for kernel in model.kernels[-2:]] == ["RBF", "Matern52"]
     assert fitted.best == model.best.expression
     assert set(fitted.seconds) == {"caption", "fit", "average"}
@@ -64,15 +71,32 @@ def test_a_fit_has_the_captions_their_sums_and_the_plain_kernels(fitted: kitt.Su
     assert json.loads(json.dumps(fitted.to_dict()))["kernels"][0]["weight"] == pytest.approx(model.weights[0])
 
 
-def test_sums_of_captions() -> None:
-    def sums(*said: str) -> list[str]:
-        return list(map(str, further_sums(list(map(kitt.parse, said)))))
-
-    assert sums("RBF", "Linear", "Periodic") == ["RBF + Linear", "RBF + Linear + Linear*White"]
-    assert sums("RBF + Linear", "RBF") == ["RBF + Linear + Linear*White"]
-    assert sums("RBF") == ["RBF + Linear*White"]
-    assert sums("Linear*White", "RBF") == ["Linear*White + RBF"]
-    assert sums("Linear*White + RBF", "RBF") == []
+@pytest.mark.parametrize(
+    ("said", "left", "word"),
+    [
+        (["RBF", "Linear"], ["White", "Cosine"], "Cosine"),
+        (["RBF + Linear", "RBF"], ["RBF + Linear + Periodic"], "Periodic"),
+        (["RBF"], ["RBF", "White"], None),  # nothing new is left over
+        (["Linear*White", "RBF"], ["Linear"], "Linear"),
+    ],
+)
+def test_sums_grow_from_captions(said: list[str], left: list[str], word: str | None) -> None:
+    X, y = table(30)[["a", "b"]].to_numpy(), table(30)["y"].to_numpy()
+    fitter, expressions = Fitter((X, y), random_state=0, **QUICK), list(map(kitt.parse, said))
+    for expression in expressions:
+        fitter.attempt(expression)
+    answer = Captions(tuple(Caption(kitt.parse(text), 0.1, None) for text in left), (1 / 34,) * 34, 30, 0.0, None, None)
+    known = {frozenset(expression) for expression in expressions}
+    for grown in grow(expressions, fitter, lambda model: answer):
+        best, _ = max(fitter.fitted, key=lambda pair: evidence(pair[1]))
+        possible = [{w for e in expressions[:2] for w in e}, {*best, *kitt.parse("Linear*White")}]
+        possible += [{*best, *kitt.parse(word)}] if word else []
+        assert set(grown) in possible
+        assert frozenset(grown) not in known
+        known.add(frozenset(grown))
+        fitter.attempt(grown)
+    assert len(known) - len(set(map(frozenset, expressions))) <= STEPS
+    assert word is None or any(kitt.parse(word).words[0] in grown for grown in known - set(map(frozenset, expressions)))
 
 
 def test_progress_is_told() -> None:
@@ -130,7 +154,10 @@ def test_nothing_to_suggest_from() -> None:
 
 
 def test_when_no_kernel_can_be_fitted(monkeypatch) -> None:
-    monkeypatch.setitem(suggest_dataset.__globals__, "fit_all", lambda queue, *_, **__: ([], list(queue)))
+    def fails(self: Fitter, expression: Expression) -> None:
+        raise FitError("it is a test")
+
+    monkeypatch.setattr(Fitter, "fit", fails)
     with pytest.raises(FitError, match="no kernel could be fitted"):
         suggest_dataset(kitt.Dataset.from_frame(table()), Options(k=1))
 

@@ -32,7 +32,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON, for programs.")]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="File written by `kitt fit`.")]
 Seed = Annotated[int, typer.Option(help="Of everything random.")]
 Weights = Annotated[str, typer.Option(help="stacking, bic, lml, network or uniform.")]
-Sums = Annotated[bool, typer.Option("--sums/--no-sums", help="Also fit the sum of the first two captions.")]
+Sums = Annotated[bool, typer.Option("--sums/--no-sums", help="Also fit sums that grow from the captions.")]
 Plain = Annotated[bool, typer.Option("--plain/--no-plain", help="Also try plain RBF and Matern52 kernels.")]
 Deadline = Annotated[float | None, typer.Option(help="Seconds for all fits together; without it, as long as it takes.")]
 

@@ -27,7 +27,7 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
     k : number of captions to fit.
     weights : how fitted kernels are averaged: "stacking", "bic", "lml", "network" or "uniform".
     model : checkpoint of the network, by name or file.
-    sums : also fit the sum of the first two captions, as it is and with noise that changes with the inputs.
+    sums : also fit sums that grow from the captions (see `kitt.grow`).
     plain : also consider plain RBF and Matern-5/2 kernels, as other libraries have them by default.
     objective : "map", with the prior of the parameters, or "ml".
     head, ranking : which head of the network names the kernels, and how they are ranked; see `kitt.caption`.

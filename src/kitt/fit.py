@@ -183,6 +183,39 @@ class Failure:
         return f"{self.expression} was left out: {self.reason}"
 
 
+class Fitter:
+    """Fits expressions to one table, one after the other; a sum starts from what was found for its first words.
+
+    `data` is a Dataset, or standardised (X, y); `options` are those of FitConfig.
+    """
+
+    def __init__(
+        self,
+        data: Dataset | Table | tuple[ArrayLike, ArrayLike],
+        config: FitConfig | None = None,
+        *,
+        random_state: RandomState = None,
+        **options: Any,
+    ) -> None:
+        self.table = Table.of(data)
+        self.search = Search(self.table, FitConfig.of(config, options), _seed(random_state))
+        self.fitted: list[tuple[Expression, FittedGP]] = []  # each as it was asked for
+        self.failures: list[Failure] = []
+
+    def fit(self, expression: Expression | str) -> FittedGP:
+        asked = parse(expression) if isinstance(expression, str) else expression
+        self.fitted.append((asked, model := _fit(asked, self.table, self.search)))
+        return model
+
+    def attempt(self, expression: Expression | str) -> None:
+        """What cannot be fitted is reported and left out."""
+        asked = parse(expression) if isinstance(expression, str) else expression
+        try:
+            self.fit(asked)
+        except (KittError, RuntimeError, ArithmeticError) as error:
+            self.failures.append(Failure(asked, str(error)))
+
+
 def fit(
     expression: Expression | str,
     data: Dataset | Table | tuple[ArrayLike, ArrayLike],
@@ -192,8 +225,7 @@ def fit(
     **options: Any,
 ) -> FittedGP:
     """Fit one expression. `data` is a Dataset, or standardised (X, y); `options` are those of FitConfig."""
-    table = Table.of(data)
-    return _fit(_expression(expression), table, Search(table, FitConfig.of(config, options), _seed(random_state)))
+    return Fitter(data, config, random_state=random_state, **options).fit(expression)
 
 
 def fit_all(
@@ -205,15 +237,10 @@ def fit_all(
     **options: Any,
 ) -> tuple[list[FittedGP], list[Failure]]:
     """Fit each expression as `fit` does, sharing starts. What cannot be fitted is reported and left out."""
-    table = Table.of(data)
-    search = Search(table, FitConfig.of(config, options), _seed(random_state))
-    models, failures = [], []
-    for expression in map(_expression, expressions):
-        try:
-            models.append(_fit(expression, table, search))
-        except (KittError, RuntimeError, ArithmeticError) as error:
-            failures.append(Failure(expression, str(error)))
-    return models, failures
+    fitter = Fitter(data, config, random_state=random_state, **options)
+    for expression in expressions:
+        fitter.attempt(expression)
+    return [model for _, model in fitter.fitted], fitter.failures
 
 
 def _fit(expression: Expression, table: Table, search: Search) -> FittedGP:
@@ -281,10 +308,6 @@ def _warnings(
             ends = (solution.theta - bound)[slot.slice].abs() < 1e-6
             if at := [name for name, is_end in zip(table.columns, ends.tolist(), strict=True) if is_end]:
                 yield f"{slot.name} is as {word} as it may be for {', '.join(at)}"
-
-
-def _expression(expression: Expression | str) -> Expression:
-    return parse(expression) if isinstance(expression, str) else expression
 
 
 def _seed(random_state: RandomState) -> int:

@@ -52,11 +52,20 @@ def _weights(models: Sequence[FittedGP], method: Weighting, network_log_probs: A
     if method == "lml":
         return softmax([model.log_marginal_likelihood for model in models])
     if method == "stacking":
-        price = [_PRICE * model.kernel.kernel.size / model.rows for model in models]
+        price = [_price(model) / model.rows for model in models]
         return stacked(np.stack([model.loo.log_density.numpy() for model in models], 1) - price)
     if method == "uniform":
         return np.full(len(models), 1 / len(models))
     raise InvalidInputError(f"weights must be one of {', '.join(get_args(Weighting))}, got {method!r}")
+
+
+def evidence(model: FittedGP) -> float:
+    """What stacking sees of one model: its leave-one-out log density, less the price of its parameters."""
+    return model.loo_log_density - _price(model)
+
+
+def _price(model: FittedGP) -> float:
+    return _PRICE * model.kernel.kernel.size
 
 
 def stacked(log_density: FloatArray) -> FloatArray:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from os import PathLike
 from typing import Any, get_args
 
 from kitt.caption import Captions, caption
-from kitt.data import Dataset
+from kitt.data import Dataset, FloatArray
 from kitt.errors import FitError, InvalidInputError
-from kitt.fit import Failure, FittedGP, fit_all
+from kitt.fit import Failure, FittedGP, Fitter
 from kitt.grammar import Expression, parse
+from kitt.grow import STEPS, grow
 from kitt.mixture import Mixture, Weighting, weights
 from kitt.model import Model
 
 PLAIN = ("RBF", "Matern52")  # the kernels users have today, with BoTorch's priors: always tried too
-LOUDER = parse("Linear*White")  # noise that changes with the inputs
 Progress = Callable[[str, float], None]  # what is being done, and the share that is done
 
 
@@ -32,7 +32,7 @@ class Options:
     search: str = "beam"
     ranking: str = "prudent"
     weights: Weighting = "stacking"
-    sums: bool = True  # also fit the sum of the first two captions, as it is and with noise that changes
+    sums: bool = True  # also fit sums that grow from the captions
     plain: bool = True  # also consider plain RBF-ARD and Matern52-ARD
     objective: str = "map"
     deadline: float | None = None  # seconds for all fits together
@@ -154,16 +154,7 @@ def suggest_dataset(
     report = progress or (lambda what, share: None)
     clock = _Clock()
     report("captioning", 0.0)
-    captions = caption(  # paper, Inference, steps 1 to 4
-        dataset.X,
-        dataset.y,
-        options.k,
-        model=options.model,
-        head=options.head,
-        search=options.search,
-        ranking=options.ranking,
-        random_state=options.random_state,
-    )
+    captions = _caption(dataset.X, dataset.y, options)  # paper, Inference, steps 1 to 4
     clock.stop("caption")
     notes = (*dataset.notes, *_warnings(dataset, captions))
     if not fit:
@@ -211,44 +202,46 @@ def _column(y: Any, rows: int) -> Any:
 def _fit_candidates(
     dataset: Dataset, captions: Captions, options: Options, report: Progress
 ) -> tuple[list[FittedGP], list[bool], list[Failure]]:
-    """The network's captions and sums with our prior, then the plain kernels with BoTorch's; each has its share of time."""
+    """The network's captions and what grows from them with our prior, then the plain kernels with BoTorch's."""
     said = [c.expression for c in captions.captions]
-    groups = [(said + (list(further_sums(said)) if options.sums else []), "default", False)]
-    if options.plain:
-        groups.append(([parse(text) for text in PLAIN], "botorch", True))
-    total = sum(len(expressions) for expressions, _, _ in groups)
-    models: list[FittedGP] = []
-    is_plain: list[bool] = []
-    failures: list[Failure] = []
-
-    def announced(expressions: list[Expression], before: int) -> Iterator[Expression]:
-        for i, expression in enumerate(expressions, before):
-            report(f"fitting {expression}", i / total)
-            yield expression
-
+    total = len(said) + STEPS * options.sums + len(PLAIN) * options.plain
     chosen: dict[str, Any] = {"objective": options.objective, **(options.fit_options or {})}
     if options.deadline is not None:
-        chosen["deadline"] = options.deadline / total
-    for expressions, prior, plain in groups:
-        queue = announced(expressions, len(models) + len(failures))
-        found, failed = fit_all(queue, dataset, random_state=options.random_state, **{"prior": prior, **chosen})
-        models += found
-        is_plain += [plain] * len(found)
-        failures += failed
+        chosen["deadline"] = options.deadline / total  # each has its share of the time
+
+    def fitter(prior: str) -> Fitter:
+        return Fitter(dataset, random_state=options.random_state, **{"prior": prior, **chosen})
+
+    named, plain = fitter("default"), fitter("botorch")
+
+    def fit(one: Fitter, expressions: Iterable[Expression]) -> None:
+        for expression in expressions:
+            done = sum(len(f.fitted) + len(f.failures) for f in (named, plain))
+            report(f"fitting {expression}", done / total)
+            one.attempt(expression)
+
+    fit(named, said)
+    if options.sums:
+        fit(named, grow(said, named, lambda model: _caption(model.X.numpy(), _residual(model), options)))
+    if options.plain:
+        fit(plain, map(parse, PLAIN))
     report("averaging", 1.0)
-    if not models:
+    failures = named.failures + plain.failures
+    if not named.fitted + plain.fitted:
         raise FitError("no kernel could be fitted: " + "; ".join(map(str, failures)))
-    return models, is_plain, failures
+    is_plain = [False] * len(named.fitted) + [True] * len(plain.fitted)
+    return [model for _, model in named.fitted + plain.fitted], is_plain, failures
 
 
-def further_sums(said: Sequence[Expression]) -> Iterator[Expression]:
-    """The first two captions as one sum, as it is and with noise that changes: real tables are rarely a single word."""
-    both = dict.fromkeys(word for expression in said[:2] for word in expression)
-    known = {frozenset(expression) for expression in said}
-    for words in (both, both | dict.fromkeys(LOUDER)):
-        if frozenset(words) not in known:
-            known.add(frozenset(words))
-            yield Expression(tuple(words))
+def _caption(X: FloatArray, y: FloatArray, options: Options) -> Captions:
+    """Steps 1 to 4."""
+    asked = {name: getattr(options, name) for name in ("model", "head", "search", "ranking", "random_state")}
+    return caption(X, y, options.k, **asked)
+
+
+def _residual(model: FittedGP) -> FloatArray:
+    """What each row has over its prediction from the others."""
+    return (model.y - model.loo.mean).numpy()
 
 
 def log_probabilities(models: Sequence[FittedGP], captions: Captions) -> list[float]:

@@ -25,7 +25,7 @@ class Question(BaseModel):
 
 class FitQuestion(Question):
     deadline: float | None = Field(None, gt=0, description="Seconds for all fits together.")
-    sums: bool = Field(True, description="Also fit the sum of the first two kernels.")
+    sums: bool = Field(True, description="Also fit sums that grow from these kernels.")
     plain: bool = Field(True, description="Also try plain RBF and Matern52 kernels.")
     seed: int = Field(0, ge=0, le=2**31 - 1, description="Of everything random.")
 
