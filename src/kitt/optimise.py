@@ -30,7 +30,7 @@ from kitt.priors import Parameter, preset
 from kitt.starts import FlatPrior, Profile, extended, first
 
 _SCORED_ROWS = 100  # on which all draws and guesses are compared
-_FISHER_ROWS = 64  # from which the curvature is estimated
+_FISHER_ROWS, _DENSE = 64, 500  # rows from which the curvature is estimated, and of how many parameters at most
 _BATCH = 64  # of them at a time
 _PATIENCE = 4  # iterations that must together gain more than the tolerance
 _STEPS = 10  # on those rows, of the best starts together
@@ -186,12 +186,17 @@ class Objective:
         return value, gradient
 
     def inverse_curvature(self, theta: Tensor) -> Tensor:
-        """About the inverse Hessian (P, P): the Fisher information of some of the rows, scaled to all, and the prior's."""
+        """About the inverse Hessian (P, P): the Fisher information of some of the rows, scaled to all, and the prior's.
+
+        The prior's alone where parameters are very many.
+        """
         X = self.table.X
-        some = X[torch.linspace(0, len(X) - 1, min(len(X), _FISHER_ROWS)).long()]
-        information = fisher_information(self.kernel, theta, some) * (len(X) / len(some))
         bend = self.prior.score(theta - _STEP) - self.prior.score(theta + _STEP)
-        information += torch.diag((bend / (2 * _STEP)).clamp_min(0) + _LEAST)
+        information = torch.diag((bend / (2 * _STEP)).clamp_min(0) + _LEAST)
+        if len(theta) > _DENSE:
+            return information.inverse()
+        some = X[torch.linspace(0, len(X) - 1, min(len(X), _FISHER_ROWS)).long()]
+        information += fisher_information(self.kernel, theta, some) * (len(X) / len(some))
         scale = torch.diagonal(information).rsqrt()
         correlation = information * torch.outer(scale, scale)
         return torch.cholesky_inverse(cholesky(correlation, "the parameters")) * torch.outer(scale, scale)
@@ -270,11 +275,14 @@ def maximise(
 ) -> Solution:
     """Climb from `start`; at the deadline, the best point so far.
 
-    BFGS begins with the Fisher information as its Hessian, which halves the evaluations; L-BFGS-B with nothing.
+    BFGS begins with the Fisher information as its Hessian, which halves the evaluations. Very many parameters are left to
+    L-BFGS-B, which begins with nothing.
     """
     ascent = _Ascent(objective, start, tolerance, budget)
     options: dict[str, Any] = {"maxiter": iterations, "gtol": 1e-3}
     setting: dict[str, Any] = {"method": "BFGS", "options": options}
+    if len(start) > _DENSE:
+        method = "l-bfgs"
     if method == "l-bfgs":
         bounds = list(zip(objective.low.tolist(), objective.high.tolist(), strict=True))
         setting = {"method": "L-BFGS-B", "bounds": bounds, "options": options | {"ftol": 0.0, "maxcor": 30}}
