@@ -22,8 +22,8 @@ Weighting = Literal["network", "bic", "lml", "stacking", "uniform"]
 _LOG_2PI = math.log(2 * math.pi)
 _BISECTIONS = 60
 _EM_STEPS = 1000
-_LEAST = 1e-3  # weight beside the largest, below which there is none
-_PRICE = 0.5  # nats; a parameter without a prior would cost about one (Akaike)
+_LEAST = 0.01  # weight beside the largest, below which there is none
+_PRICE = 1.0  # nats of a parameter (Akaike); half as much lets sums of eighty parameters overfit Boston
 
 
 def weights(
@@ -32,7 +32,7 @@ def weights(
     """One weight a model, summing to one; a model that would hardly count gets none, and need not be asked.
 
     `network`: the network's probabilities (their logarithms given); `bic`: exp(−BIC/2); `lml`: exp(log likelihood), the
-    paper's code; `stacking`: those that maximise the leave-one-out log density of the mixture, less half a nat for each
+    paper's code; `stacking`: those that maximise the leave-one-out log density of the mixture, less a nat for each
     parameter, which was fitted to the rows left out; `uniform`: equal ones.
     """
     if not models:
