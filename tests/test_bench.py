@@ -492,10 +492,8 @@ def test_exhaustive_search_finds_white_noise() -> None:
     assert result["failed"] == 0
     key = {**recovery.exhaustive_cells(draw, 1, {})[0].key, "index": index}
     ranks = {"ranks": [2 * (i == index) for i in range(200)]}
-    lines: list[Line] = [
-        {"key": key, "status": "ok", "result": result},  # type: ignore[dict-item]
-        {"key": recovery.recovery_cells([draw], ["net"])[0].key, "status": "ok", "result": ranks},  # type: ignore[dict-item]
-    ]
+    asked = recovery.recovery_cells([draw], ["net"])[0].key
+    lines: list[Line] = [{"key": k, "status": "ok", "result": r} for k, r in ((key, result), (asked, ranks))]
     bic, *_, network = recovery.exhaustive_summary(lines)
     assert bic["top5"] == 1.0
     assert network["who"] == "net"

@@ -203,13 +203,13 @@ class Fitter:
         self.failures: list[Failure] = []
 
     def fit(self, expression: Expression | str) -> FittedGP:
-        asked = parse(expression) if isinstance(expression, str) else expression
+        asked = _expression(expression)
         self.fitted.append((asked, model := _fit(asked, self.table, self.search)))
         return model
 
     def attempt(self, expression: Expression | str) -> None:
         """What cannot be fitted is reported and left out."""
-        asked = parse(expression) if isinstance(expression, str) else expression
+        asked = _expression(expression)
         try:
             self.fit(asked)
         except (KittError, RuntimeError, ArithmeticError) as error:
@@ -308,6 +308,10 @@ def _warnings(
             ends = (solution.theta - bound)[slot.slice].abs() < 1e-6
             if at := [name for name, is_end in zip(table.columns, ends.tolist(), strict=True) if is_end]:
                 yield f"{slot.name} is as {word} as it may be for {', '.join(at)}"
+
+
+def _expression(expression: Expression | str) -> Expression:
+    return parse(expression) if isinstance(expression, str) else expression
 
 
 def _seed(random_state: RandomState) -> int:

@@ -23,7 +23,7 @@ _LOG_2PI = math.log(2 * math.pi)
 _BISECTIONS = 60
 _EM_STEPS = 1000
 _LEAST = 0.01  # weight beside the largest, below which there is none
-_PRICE = 1.0  # nats of a parameter (Akaike); half as much lets sums of eighty parameters overfit Boston
+_PRICE = 1.0  # nats of a parameter (Akaike); with half as much Boston is overfitted
 
 
 def weights(

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -51,8 +52,8 @@ def fit_cells(
         train = split(table.load(), "paper", number).train
         said = [str(c.expression) for c in caption(train.X, train.y, k, model=model).captions]
         for rival, expressions in (("gpytorch", said), ("sklearn", ["RBF"])):
-            shared = {"rival": rival, "expressions": expressions, "starts": starts, "coarse": coarse}
-            shared["limit"] = limit
+            shared: dict[str, Any] = {"rival": rival, "expressions": expressions}
+            shared |= {"starts": starts, "coarse": coarse, "limit": limit}
             key = {"bench": "fit", "table": table.name, "split": number, **shared}
             cells.append(Cell(key, compare, {"table": table, "number": number, **shared}))
     return cells
@@ -78,9 +79,11 @@ def compare(
     else:
         points = coarse_solutions if coarse else starting_points
         begun = [(e, points(rows, e, config)) for e in map(_ordered, expressions)]
-        theirs, values = _timed(
-            lambda: [max(gpytorch_fit(rows, e, theta, limit) for theta in thetas) for e, thetas in begun]
+        theirs, fits = _timed(
+            lambda: [[_timed(partial(gpytorch_fit, rows, e, t, limit)) for t in thetas] for e, thetas in begun]
         )
+        values = [max(value for _, value in starts_) for starts_ in fits]
+        theirs["stopped"] = [sum(clock["seconds"] >= limit for clock, _ in starts_) for starts_ in fits]
     return {
         "n": data.n,
         "d": data.d,
@@ -98,7 +101,7 @@ def _ordered(text: str) -> Expression:
     return Expression(tuple(sorted(parse(text).words, key=lambda word: word.is_noise)))
 
 
-def _timed(work: Callable[[], Any]) -> tuple[dict[str, float], Any]:
+def _timed(work: Callable[[], Any]) -> tuple[dict[str, Any], Any]:
     clock, cpu = time.perf_counter(), time.process_time()
     result = work()
     return {"seconds": time.perf_counter() - clock, "cpu_seconds": time.process_time() - cpu}, result
@@ -183,5 +186,12 @@ def summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
         for clock in ("seconds", "cpu_seconds"):
             row |= {f"our_{clock}": ours[clock], f"their_{clock}": theirs[clock]}
             row |= {f"ratio_of_{clock}": theirs[clock] / ours[clock]}
-        rows.append(row | {"worst_gain": min(gains), "better": sum(gain > 0 for gain in gains)})
+        rows.append(
+            row
+            | {
+                "stopped": sum(theirs.get("stopped", [])),
+                "worst_gain": min(gains),
+                "better": sum(gain > 0 for gain in gains),
+            }
+        )
     return rows
