@@ -9,7 +9,7 @@ import kitt
 
 STAGES = """
 errors  reading data grammar priors kernels fitted gp sparse  simulate features network checkpoint starts cost train finish
-caption export ascent optimise fit mixture grow model suggest explain estimator
+caption export ascent objective optimise fit mixture grow model suggest explain estimator
 baselines bench report  screen commands cli
 """
 ORDER = STAGES.split()

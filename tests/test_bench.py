@@ -23,6 +23,7 @@ from kitt.bench.datasets import Source, data_directory, sources, split
 from kitt.bench.runner import Cell, Line, Plan, read, run
 from kitt.data import Dataset
 from kitt.errors import InvalidInputError
+from kitt.grammar import WORDS
 
 SHARED = Path(os.environ.get("KITT_DATA_DIR", "../shared/data"))
 
@@ -294,6 +295,16 @@ def test_comparisons(canned: list[Line]) -> None:
     times = tables.time_grid(canned)
     assert times.head == ("table", "kitt", "tree-search")
     assert times.rows[0] == ("yacht", "0.05 (18,000×)", "900")
+    alone: list[Line] = [
+        {"key": {"bench": "latency", "table": "yacht", "head": "decoder"}, "status": "ok", "result": {"median": 0.05}}
+    ]
+    for word in map(str, WORDS):
+        key = {"bench": "words", "table": "yacht", "split": 0, "expression": word, "options": {}, "seed": 0}
+        alone.append({"key": key, "status": "ok", "result": {"fit_seconds": 0.5}})
+    times = tables.time_grid([*canned, *alone])
+    assert times.head == ("table", "kitt", "tree-search", "network, decoder", "all 34 words")
+    assert times.rows[0] == ("yacht", "0.05 (18,000×, 340×)", "900", "0.05 (18,000×, 340×)", "17")
+    assert times.rows[1][1] == "0.05 (18,000×, ?)"
     assert tables.variant_grid(canned, "nlpd", "kitt").head == ("table", "first", "bic")
 
 

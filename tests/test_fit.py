@@ -14,7 +14,8 @@ from kitt.fit import fit, fit_all
 from kitt.gp import Likelihood, Posterior, leave_one_out
 from kitt.grammar import WORDS, Expression, parse
 from kitt.kernels import Kernel
-from kitt.optimise import Budget, FitConfig, Objective, Search, Table, mirrored
+from kitt.objective import Budget, FitConfig, Objective, Table
+from kitt.optimise import Search, mirrored
 from kitt.priors import Parameter, preset
 from kitt.sparse import SparsePosterior, choose_inducing
 from kitt.starts import FlatPrior

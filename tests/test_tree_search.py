@@ -14,7 +14,8 @@ from kitt.data import Dataset
 from kitt.errors import InvalidInputError
 from kitt.grammar import WORDS, parse
 from kitt.kernels import Kernel
-from kitt.optimise import Budget, Objective, maximise
+from kitt.objective import Budget, Objective
+from kitt.optimise import maximise
 
 QUICK = {"jobs": 1, "depth": 2, "patience": 1, "coarse_rows": 40, "finalists": 2}
 

@@ -32,7 +32,7 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
     objective : "map", with the prior of the parameters, or "ml".
     head, ranking : which head of the network names the kernels, and how they are ranked; see `kitt.caption`.
     deadline : seconds for all fits together; None for as long as it takes.
-    fit_options : further options of a fit, the fields of `kitt.optimise.FitConfig`.
+    fit_options : further options of a fit, the fields of `kitt.objective.FitConfig`.
     random_state : int, RandomState or None.
 
     Attributes

@@ -24,7 +24,8 @@ from kitt.fitted import FittedKernel
 from kitt.gp import LeaveOneOut, Posterior, leave_one_out
 from kitt.grammar import Expression, parse
 from kitt.kernels import Kernel
-from kitt.optimise import Budget, FitConfig, Objective, Search, Solution, Table
+from kitt.objective import Budget, FitConfig, Objective, Table
+from kitt.optimise import Search, Solution
 from kitt.priors import NOISE_FLOOR, Parameter
 from kitt.sparse import SparsePosterior, choose_inducing
 

@@ -16,7 +16,7 @@ from kitt.errors import FitError
 from kitt.fit import Failure, FittedGP, fit_all
 from kitt.grammar import Expression, Word, parse
 from kitt.mixture import Mixture, Weighting, weights
-from kitt.optimise import FitConfig
+from kitt.objective import FitConfig
 from kitt.suggest import Options, log_probabilities, suggest_dataset
 
 HIDDEN = parse("RBF + Linear*White").words  # the paper's code adds these to every candidate, unsaid

@@ -12,7 +12,7 @@ from kitt.baselines.rbf_ard import fitted_method
 from kitt.data import Dataset
 from kitt.fit import fit
 from kitt.grammar import WORDS, Expression
-from kitt.optimise import FitConfig
+from kitt.objective import FitConfig
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ from kitt.fit import FittedGP, fit
 from kitt.gp import Posterior, leave_one_out
 from kitt.grammar import Expression, parse
 from kitt.kernels import Kernel
-from kitt.optimise import Budget, FitConfig, Objective, Search, Table, maximise
+from kitt.objective import Budget, FitConfig, Objective, Table
+from kitt.optimise import Search, maximise
 from kitt.priors import Parameter
 from kitt.starts import extended
 

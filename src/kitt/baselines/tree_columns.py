@@ -22,7 +22,7 @@ from kitt.baselines.tree_search import Solved
 from kitt.data import Dataset
 from kitt.errors import FitError
 from kitt.gp import log_marginal_likelihood
-from kitt.optimise import Table
+from kitt.objective import Table
 from kitt.starts import Profile
 
 KINDS = {  # number of parameters; the variance is that of the product

@@ -25,7 +25,8 @@ from kitt.fit import fit
 from kitt.gp import Posterior, leave_one_out
 from kitt.grammar import Expression, Primitive, Word, parse
 from kitt.kernels import Kernel
-from kitt.optimise import Budget, FitConfig, Objective, Search, Table, maximise
+from kitt.objective import Budget, FitConfig, Objective, Table
+from kitt.optimise import Search, maximise
 from kitt.priors import Parameter, preset
 from kitt.starts import FlatPrior, Profile, extended, first, guesses, noise_raw
 

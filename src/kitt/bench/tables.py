@@ -14,6 +14,7 @@ import numpy as np
 from scipy.stats import rankdata, wilcoxon
 
 from kitt.bench.runner import Line
+from kitt.grammar import WORDS
 
 Scores = dict[str, dict[str, dict[int, float]]]  # method -> table -> split -> value
 COPIES = 0.05  # share of copied test rows above which a table is reported twice
@@ -223,23 +224,44 @@ def _of_method(lines: Sequence[Line], method: str, variant: str | None = None) -
     return list(found.values())[-1] if found else {}
 
 
+EXHAUSTIVE = "all 34 words"
+
+
 def time_grid(lines: Sequence[Line], paper: Published | None = None) -> Grid:
-    """Seconds to choose a kernel, and how many times as long tree search takes."""
-    scores, paper = collect(lines, "select_seconds"), paper or {}
-    methods = [m for m in scores if any(v > 0 for splits in scores[m].values() for v in splits.values())]
-    trees = [m for m in methods if m.startswith("tree-search")]
+    """Seconds to choose a kernel, and how many times as long tree search and the fits of all 34 words take."""
+    scores, paper = selection_seconds(lines), paper or {}
+    slow = [*[m for m in scores if m.startswith("tree-search")][:1], *(m for m in scores if m == EXHAUSTIVE)]
     rows = []
     for name in (name for name in table_names(scores) if not name.endswith(WITHOUT)):
-        seconds = {m: mean_error(scores[m][name].values())[0] for m in methods if scores[m].get(name)}
-        tree = seconds.get(trees[0]) if trees else None
-        texts = [_time_text(seconds.get(m), None if m in trees else tree) for m in methods]
+        seconds = {m: mean_error(scores[m][name].values())[0] for m in scores if scores[m].get(name)}
+        texts = [_time_text(seconds.get(m), [] if m in slow else [seconds.get(s) for s in slow]) for m in scores]
         rows.append((name, *texts, *(paper[m].get(name, "") for m in paper)))
-    return Grid("seconds to choose a kernel (tree search: times as long)", ("table", *methods, *paper), tuple(rows))
+    return Grid(
+        f"seconds to choose a kernel ({' and '.join(slow) or 'others'}: times as long)",
+        ("table", *scores, *paper),
+        tuple(rows),
+    )
 
 
-def _time_text(seconds: float | None, tree: float | None) -> str:
-    ratio = f" ({tree / seconds:,.0f}×)" if tree and seconds else ""
-    return "" if seconds is None else f"{seconds:.3g}{ratio}"
+def selection_seconds(lines: Sequence[Line]) -> Scores:
+    """By method; of the network alone, from lines of `latency`; of all 34 words, from lines of `words` with default settings."""
+    scores = collect(lines, "select_seconds")
+    out: Scores = {m: s for m, s in scores.items() if any(v > 0 for splits in s.values() for v in splits.values())}
+    fits: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for line in (line for line in lines if line["status"] == "ok"):
+        key, result = line["key"], line["result"]
+        if key.get("bench") == "latency" and "head" in key:
+            out.setdefault(f"network, {key['head']}", {}).setdefault(key["table"], {})[0] = result["median"]
+        elif key.get("bench") == "words" and not key["options"] and "+" not in key["expression"]:
+            fits[key["table"]][key["split"]].append(result["fit_seconds"])
+    complete = {t: {s: sum(v) for s, v in splits.items() if len(v) == len(WORDS)} for t, splits in fits.items()}
+    return out | ({EXHAUSTIVE: complete} if any(complete.values()) else {})
+
+
+def _time_text(seconds: float | None, others: Sequence[float | None]) -> str:
+    ratios = [f"{other / seconds:,.0f}×" if other else "?" for other in others] if seconds else []
+    told = f" ({', '.join(ratios)})" if any(ratio != "?" for ratio in ratios) else ""
+    return "" if seconds is None else f"{seconds:.3g}{told}"
 
 
 def variant_grid(lines: Sequence[Line], measure: str, method: str) -> Grid:
