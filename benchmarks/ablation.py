@@ -1,0 +1,110 @@
+"""What each part of the network gives: variants of it, trained for the same CPU time on the same draws of the paper's prior.
+
+    python benchmarks/ablation.py --seconds 300 --out runs/ablation.jsonl
+
+A part is taken away by hiding what it says, so that the networks are equally large; probes that nobody hears are not run,
+and the time goes into more data sets. Top-1 and top-3 are of the validation sets of `kitt.train.recipes`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+from kitt import features
+from kitt.network import PaperConfig
+from kitt.train import TrainConfig
+from kitt.train.processes import OneProcess
+from kitt.train.recipes import PAPER_DATA, VALIDATION, Sizes, recipe
+from kitt.train.step import Trainer
+from kitt.train.validate import draw_validation, score
+
+Patches = dict[str, Callable[..., Any]]  # name in kitt.network -> what stands there instead
+SHOWN = ("paper-64x4", "paper-64x1", "paper-256x2")
+
+
+def silent_probe(t: features.Table, roughness: torch.Tensor, nugget: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """As many numbers as the probes give, all zero."""
+    one = features.prepare(torch.zeros(1, 2, 1), torch.zeros(1, 2))
+    column, whole = features.probe(one, torch.ones(1, 1), torch.ones(1))
+    B, _, D = t.X.shape
+    return t.X.new_zeros(B, D, column.shape[-1]), t.X.new_zeros(B, whole.shape[-1])
+
+
+def without_residual(*arrays: torch.Tensor | None) -> features.Table:
+    """The target in place of what a linear fit leaves of it."""
+    t = features.prepare(*arrays)  # type: ignore[arg-type]
+    return replace(t, residual=t.y, unexplained=torch.ones_like(t.unexplained))
+
+
+def without_spectra(t: features.Table) -> tuple[torch.Tensor, torch.Tensor]:
+    column, whole = features.describe(t)
+    passes, spectra = len(features.PASSES), 3 * len(features.FREQUENCIES)
+    start = column.shape[-1] - 7 * passes - 2 - spectra
+    column[..., start : start + spectra] = 0
+    return column, whole
+
+
+VARIANTS: dict[str, Patches] = {
+    "everything": {},
+    "without probes": {"probe": silent_probe},
+    "without the residual of a linear fit": {"prepare": without_residual},
+    "without spectra": {"describe": without_spectra},
+    "the paper's attention over points": {},
+}
+
+
+def config_of(name: str) -> TrainConfig:
+    base = recipe("paper" if name.startswith("the paper") else "default")
+    assert isinstance(base.network, PaperConfig) == name.startswith("the paper")
+    sizes = Sizes(n=(32, 128), d=(1, 4), batch=(8, 128), work=base.sizes.work)
+    return replace(base, data=((PAPER_DATA, 1.0),), sizes=sizes, classify="single")
+
+
+def train(name: str, seconds: float) -> dict[str, Any]:
+    config = config_of(name)
+    with ExitStack() as stack:
+        for what, instead in VARIANTS[name].items():
+            stack.enter_context(patch(f"kitt.network.{what}", instead))
+        trainer = Trainer(config, OneProcess())
+        trainer.measure()
+        began, spent = time.process_time(), 0.0
+        while spent < 1:
+            trainer.train_step(spent)
+            spent = (time.process_time() - began) / seconds
+            print(f"\r{name}: {spent:.0%}, {trainer.datasets:,} data sets", end="", flush=True)
+        print()
+        sets = {v.name: draw_validation(v) for v in VALIDATION if v.name in SHOWN}
+        scores = {key: score(trainer.averaged, config.network, batch) for key, batch in sets.items()}
+    return {"variant": name, "cpu_seconds": seconds, "datasets": trainer.datasets, "scores": scores}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=300.0, help="CPU seconds of each variant")
+    parser.add_argument("--out", type=Path, default=Path("ablation.jsonl"), help="JSON lines; what is there is not run")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    known = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
+    print("| network | data sets | " + " | ".join(SHOWN) + " |")
+    for name in VARIANTS:
+        found = [x for x in known if (x["variant"], x["cpu_seconds"]) == (name, options.seconds)]
+        line = found[0] if found else train(name, options.seconds)
+        if not found:
+            with options.out.open("a") as out:
+                out.write(json.dumps(line) + "\n")
+        texts = [f"{100 * s['top1']:.1f} / {100 * s['top3']:.1f} %" for s in line["scores"].values()]
+        print(f"| {name} | {line['datasets']:,} | " + " | ".join(texts) + " |")
+
+
+if __name__ == "__main__":
+    main()
