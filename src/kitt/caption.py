@@ -22,6 +22,7 @@ from kitt.data import FloatArray, Standardiser
 from kitt.errors import InvalidInputError
 from kitt.grammar import Expression
 from kitt.network import StemEncoder
+from kitt.threads import threads_for
 
 SUBSETS = 2  # random subsets of a large table; their log-probabilities are averaged
 WORK = 0.7e6  # about what one subset may cost: N² (D + 6)
@@ -97,7 +98,7 @@ def caption_tables(
     _check_options(k, head, search, ranking)
     loaded = load(model) if isinstance(model, str) else model
     generator = torch.Generator().manual_seed(random_state)
-    with torch.inference_mode():
+    with torch.inference_mode(), threads_for(MAX_POINTS):
         return [
             _caption(loaded, encode_table(loaded, X, y, random_state), k, head, search, ranking, generator)
             for X, y in tables

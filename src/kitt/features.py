@@ -181,11 +181,12 @@ def probe(t: Table, roughness: Tensor, nugget: Tensor) -> tuple[Tensor, Tensor]:
     with torch.no_grad():
         squared = _squared_distances(t.X * (roughness * t.d_mask).unsqueeze(1))
         both = t.n_mask.unsqueeze(-1) * t.n_mask.unsqueeze(-2)
+        distance = squared.sqrt()
         targets = torch.stack([t.y, t.residual], -1)
         scores, errors = [], None
         for family in PROBE_FAMILIES:
             for scale in PROBE_SCALES:
-                K = _correlation(family, squared * scale**2) * both
+                K = _correlation(family, squared, distance, scale).mul_(both)
                 torch.diagonal(K, dim1=-2, dim2=-1).copy_(1.0 + nugget[:, None] * t.n_mask)
                 L = torch.linalg.cholesky_ex(K).L
                 solved = torch.linalg.solve_triangular(L, targets, upper=False)
@@ -198,10 +199,10 @@ def probe(t: Table, roughness: Tensor, nugget: Tensor) -> tuple[Tensor, Tensor]:
         return _probe_features(torch.stack(scores, -1), errors, t)
 
 
-def _correlation(family: str, squared: Tensor) -> Tensor:
+def _correlation(family: str, squared: Tensor, distance: Tensor, scale: float) -> Tensor:
     if family == "rbf":
-        return squared.mul_(-0.5).exp_()
-    r = squared.mul_({"matern12": 1.0, "matern32": 3.0, "matern52": 5.0}[family]).sqrt_()
+        return (squared * (-0.5 * scale**2)).exp_()
+    r = distance * (scale * {"matern12": 1.0, "matern32": 3.0, "matern52": 5.0}[family] ** 0.5)
     decay = torch.exp(-r)
     if family == "matern12":
         return decay

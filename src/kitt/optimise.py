@@ -26,6 +26,7 @@ from kitt.kernels import Kernel
 from kitt.objective import DENSE, Budget, DeadlineError, FitConfig, Objective, Table
 from kitt.priors import Parameter
 from kitt.starts import Profile, extended, first
+from kitt.threads import threads_for
 
 _SCORED_ROWS = 100  # on which all draws and guesses are compared
 _PATIENCE = 4  # iterations that must together gain more than the tolerance
@@ -93,13 +94,14 @@ def maximise(
         bounds = list(zip(objective.low.tolist(), objective.high.tolist(), strict=True))
         setting = {"method": "L-BFGS-B", "bounds": bounds, "options": options | {"ftol": 0.0, "maxcor": 30}}
     try:
-        for _ in range(2):
-            x = ascent.best.theta
-            if method == "bfgs":
-                options["hess_inv0"] = objective.inverse_curvature(x).numpy()
-            result = minimize(ascent.negative, x.numpy(), jac=True, callback=ascent.stop_when_flat, **setting)
-            if result.status != _LOST:
-                break
+        with threads_for(len(objective.table.y)):
+            for _ in range(2):
+                x = ascent.best.theta
+                if method == "bfgs":
+                    options["hess_inv0"] = objective.inverse_curvature(x).numpy()
+                result = minimize(ascent.negative, x.numpy(), jac=True, callback=ascent.stop_when_flat, **setting)
+                if result.status != _LOST:
+                    break
     except DeadlineError:
         return ascent.best
     return replace(ascent.best, converged=result.nit < iterations)
@@ -150,14 +152,17 @@ class Search:
         """Best first. The words come in the order in which they are added."""
         expression = Expression(words)
         if expression not in self.found:
-            profile, generator = self.profile(budget), self.generator(expression)
-            if len(words) == 1:
-                starts = first(words[0], profile)
-            else:
-                heads = self.solutions(words[:-1], budget)
-                starts = self._extended(words, heads[0], profile, generator)
-            self.found[expression] = self._optimise(expression, starts, generator, budget)
+            with threads_for(len(self.table.y)):
+                self.found[expression] = self._solutions(expression, budget)
         return self.found[expression]
+
+    def _solutions(self, expression: Expression, budget: Budget) -> list[Solution]:
+        words, profile, generator = expression.words, self.profile(budget), self.generator(expression)
+        if len(words) == 1:
+            starts = first(words[0], profile)
+        else:
+            starts = self._extended(words, self.solutions(words[:-1], budget)[0], profile, generator)
+        return self._optimise(expression, starts, generator, budget)
 
     def _extended(self, words: tuple[Word, ...], head: Solution, profile: Profile, rng: torch.Generator) -> Tensor:
         kernel = Kernel(Expression(words[:-1]), self.table.X.shape[1])
