@@ -120,12 +120,16 @@ class Suggestion:
         return out
 
     def __str__(self) -> str:
-        lines = ["probability  kernel"]
-        lines += [f"{c.probability:11.1%}  {c.expression}" for c in self.captions.captions]
+        lines = ["probability  loss  kernel"]  # the loss that is expected, in nats a row
+        for c in self.captions.captions:
+            loss = "   –" if c.expected_loss is None else f"{c.expected_loss:4.2f}"
+            lines.append(f"{c.probability:11.1%}  {loss}  {c.expression}")
         if self.model is not None:
-            lines += ["", "     weight  fitted kernel"]
+            lines += ["", "     weight        fitted kernel"]
             parts = zip(self.model.weights, self.model.kernels, self.model.is_plain, strict=True)
-            lines += [f"{w:11.1%}  {k.expression}{' (plain)' * p}" for w, k, p in sorted(parts, key=lambda t: -t[0])]
+            lines += [
+                f"{w:11.1%}        {k.expression}{' (plain)' * p}" for w, k, p in sorted(parts, key=lambda t: -t[0])
+            ]
         return "\n".join([*lines, *(f"note: {text}" for text in self.warnings), *map(str, self.failures)])
 
 

@@ -161,15 +161,15 @@ async function suggest() {
 function showCaptions({ captions, target, seconds, warnings }, isFitting = false) {
   $("captions").hidden = false;
   $("captions").classList.remove("stale");
-  $("captions-facts").textContent = `Likely kernels of ${target}, after ${(1000 * seconds.caption).toFixed(0)} ms; ${isFitting ? "the fits will tell" : "nothing is fitted yet"}.`;
-  const ranked = [...captions].sort((a, b) => b.probability - a.probability);
-  $("bars").replaceChildren(...ranked.map(({ expression, probability }) => {
+  $("captions-facts").textContent = `Kernels to try for ${target}, best first, after ${(1000 * seconds.caption).toFixed(0)} ms; ${isFitting ? "the fits will tell" : "nothing is fitted yet"}.`;
+  const most = Math.max(...captions.map(({ probability }) => probability));
+  $("bars").replaceChildren(...captions.map(({ expression, probability, expected_loss: loss }) => {
     const row = element("tr");
     const cell = element("td");
-    const meter = element("meter", undefined, { value: probability });
+    const meter = element("meter", undefined, { max: most, value: probability });
     meter.setAttribute("aria-hidden", "true");
     cell.append(meter, element("span", percent(probability)));
-    row.append(element("th", expression, { scope: "row" }), cell);
+    row.append(element("th", expression, { scope: "row" }), cell, element("td", loss === null ? "–" : loss.toFixed(2)));
     return row;
   }));
   $("warnings").replaceChildren(...warnings.map((text) => element("li", text)));
