@@ -36,7 +36,7 @@ class Options:
     plain: bool = True  # also consider plain RBF-ARD and Matern52-ARD
     objective: str = "map"
     deadline: float | None = None  # seconds for all fits together
-    fit_options: Mapping[str, Any] | None = None  # further fields of `optimise.FitConfig`
+    fit_options: Mapping[str, Any] | None = None  # further fields of `objective.FitConfig`
     random_state: int = 0
 
     def __post_init__(self) -> None:
