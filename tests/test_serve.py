@@ -204,7 +204,8 @@ def test_a_crash_shows_a_number_and_nothing_else(server: Server, monkeypatch: py
 
 
 def test_models_examples_and_limits(server: Server) -> None:
-    assert [model["is_default"] for model in server.http.get("/api/models").json()] == [True]
+    models = server.http.get("/api/models").json()
+    assert {model["name"]: model["is_default"] for model in models} == {"default": True, "paper": False}
     examples = server.http.get("/api/examples").json()
     assert {example["name"] for example in examples} == {"visitors", "diabetes"}
     for example in examples:
