@@ -41,3 +41,8 @@ def words_said(name: str, k: int = 3) -> str:
 )
 def test_what_anybody_can_see(table, part):
     assert any(p in words_said(table) for p in part.split("|"))
+
+
+@pytest.mark.parametrize(("table", "part"), [("plane", "Linear"), ("sine", "Periodic"), ("white noise", "White")])
+def test_prudence_does_not_hide_what_the_network_is_sure_of(table, part):
+    assert any(part in str(c.expression) for c in caption(*tables()[table], 3).captions[:2])

@@ -126,8 +126,12 @@ def features(probabilities: Tensor) -> Tensor:
 
 
 def expected(table: Tensor, probabilities: Tensor) -> Tensor:
-    """Expected loss of choosing each word, (..., V), from the probabilities (..., V) of all of them."""
-    return features(probabilities) @ table[:-1].double() + table[-1].double()
+    """Expected loss of choosing each word, (..., V), from the probabilities (..., V) of all of them.
+
+    A word that is probably the truth cannot be expected to lose much, whatever the regression says.
+    """
+    regressed = features(probabilities) @ table[:-1].double() + table[-1].double()
+    return torch.minimum(regressed, CAP * (1 - probabilities.double()))
 
 
 def learn(probabilities: Tensor, regret: Tensor, ridge: float = RIDGE) -> Tensor:
