@@ -21,14 +21,12 @@ from unittest.mock import patch
 import torch
 
 from kitt import features
-from kitt.network import PaperConfig
-from kitt.train import TrainConfig
 from kitt.train.processes import OneProcess
 from kitt.train.recipes import PAPER_DATA, VALIDATION, Sizes, recipe
 from kitt.train.step import Trainer
 from kitt.train.validate import draw_validation, score
 
-Patches = dict[str, Callable[..., Any]]  # name in kitt.network -> what stands there instead
+Patches = dict[str, Callable[..., Any]]  # name -> what stands there instead
 SHOWN = ("paper-64x4", "paper-64x1", "paper-256x2")
 
 
@@ -40,41 +38,40 @@ def silent_probe(t: features.Table, roughness: torch.Tensor, nugget: torch.Tenso
     return t.X.new_zeros(B, D, column.shape[-1]), t.X.new_zeros(B, whole.shape[-1])
 
 
-def without_residual(*arrays: torch.Tensor | None) -> features.Table:
+def without_residual(
+    X: torch.Tensor, y: torch.Tensor, n_mask: torch.Tensor | None = None, d_mask: torch.Tensor | None = None
+) -> features.Table:
     """The target in place of what a linear fit leaves of it."""
-    t = features.prepare(*arrays)  # type: ignore[arg-type]
+    t = features.prepare(X, y, n_mask, d_mask)
     return replace(t, residual=t.y, unexplained=torch.ones_like(t.unexplained))
 
 
 def without_spectra(t: features.Table) -> tuple[torch.Tensor, torch.Tensor]:
     column, whole = features.describe(t)
-    passes, spectra = len(features.PASSES), 3 * len(features.FREQUENCIES)
-    start = column.shape[-1] - 7 * passes - 2 - spectra
-    column[..., start : start + spectra] = 0
+    column[..., features.spectra_of(column)] = 0
     return column, whole
 
 
-VARIANTS: dict[str, Patches] = {
-    "everything": {},
-    "without probes": {"probe": silent_probe},
-    "without the residual of a linear fit": {"prepare": without_residual},
-    "without spectra": {"describe": without_spectra},
-    "the paper's attention over points": {},
+VARIANTS: dict[str, tuple[str, Patches]] = {  # the preset whose network it is, and what is hidden from it
+    "everything": ("default", {}),
+    "without probes": ("default", {"kitt.network.probe": silent_probe}),
+    "without the residual of a linear fit": (
+        "default",
+        {"kitt.network.prepare": without_residual, "kitt.train.step.prepare": without_residual},
+    ),
+    "without spectra": ("default", {"kitt.network.describe": without_spectra}),
+    "the paper's attention over points": ("paper", {}),
 }
 
 
-def config_of(name: str) -> TrainConfig:
-    base = recipe("paper" if name.startswith("the paper") else "default")
-    assert isinstance(base.network, PaperConfig) == name.startswith("the paper")
-    sizes = Sizes(n=(32, 128), d=(1, 4), batch=(8, 128), work=base.sizes.work)
-    return replace(base, data=((PAPER_DATA, 1.0),), sizes=sizes, classify="single")
-
-
 def train(name: str, seconds: float) -> dict[str, Any]:
-    config = config_of(name)
+    preset, patches = VARIANTS[name]
+    base = recipe(preset)
+    sizes = Sizes(n=(32, 128), d=(1, 4), batch=(8, 128), work=base.sizes.work)
+    config = replace(base, data=((PAPER_DATA, 1.0),), sizes=sizes, classify="single")
     with ExitStack() as stack:
-        for what, instead in VARIANTS[name].items():
-            stack.enter_context(patch(f"kitt.network.{what}", instead))
+        for what, instead in patches.items():
+            stack.enter_context(patch(what, instead))
         trainer = Trainer(config, OneProcess())
         trainer.measure()
         began, spent = time.process_time(), 0.0

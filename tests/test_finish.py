@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 import torch
 
 from kitt import cost
@@ -64,3 +65,13 @@ def test_corpus_resumes_and_a_run_is_finished(tmp_path):
     assert model.tensors["surprises"].shape == (32, 34)
     batch = simulate(SimulatorConfig("default"), 1, 20, 2, torch.Generator().manual_seed(0))
     assert caption(batch.X[0].numpy(), batch.y[0].numpy(), model=model).captions[0].expected_loss is not None
+
+
+def test_a_probable_word_is_not_expected_to_lose_much() -> None:
+    table = torch.zeros(len(WORDS) + 1, len(WORDS))
+    table[-1] = 2.0  # a regression that knows nothing and expects the worst
+    sure = torch.full((len(WORDS),), 0.01 / (len(WORDS) - 1))
+    sure[3] = 0.99
+    loss = cost.expected(table, sure)
+    assert float(loss[3]) == pytest.approx(0.03, abs=1e-6)
+    assert torch.equal(loss[:3], torch.full((3,), 2.0, dtype=torch.float64))

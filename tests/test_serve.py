@@ -366,6 +366,7 @@ def test_from_file_to_report(server: Server, tab: Callable[..., Any], journey: d
     upload(page)
     page.wait_for_selector("#bars tr")
     assert page.input_value("#target") == "y"
+    assert re.fullmatch(r"\d\.\d\d", page.inner_text("#bars tr:first-child td:last-child"))  # the expected loss
     page.select_option("#target", EVIL)  # another target: other captions, at once
     page.locator("#captions-facts", has_text=EVIL).wait_for()
     page.select_option("#target", "y")

@@ -255,10 +255,15 @@ class Curves:
     variogram: Tensor  # (B, D, 2, PASSES): half the mean squared difference of neighbours, variance 1
 
 
+def spectra_of(columns: Tensor) -> slice:
+    """The spectra of target, residual and squared target in the numbers for each column: before ties and smoothing."""
+    end = columns.shape[-1] - 7 * len(PASSES) - 2
+    return slice(end - 3 * len(FREQUENCIES), end)
+
+
 def curves(columns: Tensor) -> Curves:
     """The parts of the numbers for each column (B, D, F), the first result of `describe`, that are curves."""
     passes, frequencies = len(PASSES), len(FREQUENCIES)
-    start = columns.shape[-1] - 7 * passes - 2 - 3 * frequencies  # the spectra stand before ties and smoothing
-    power = columns[..., start : start + 2 * frequencies].unflatten(-1, (2, frequencies)).exp()
+    power = columns[..., spectra_of(columns)].unflatten(-1, (3, frequencies))[..., :2, :].exp()
     smooth = columns[..., -7 * passes :].unflatten(-1, (7, passes)).exp()
     return Curves(power, smooth[..., 0, :], smooth[..., [1, 4], :], smooth[..., [3, 6], :])

@@ -62,11 +62,10 @@ def recovery_figure(lines: Sequence[Line], kind: str = "primitives", prior: str 
     for ax, (text, x, chosen) in zip(axes, sweeps, strict=True):
         _recovery_panel(ax, chosen, x)
         ax.set(xlabel=text, ylim=(0, 1))
-    fits = [
-        (row["n"], row["top1"], row["kind"], row["prior"], row["d"], row["who"]) for row in exhaustive_summary(lines)
-    ]
-    if stars := [(n, top) for n, top, *what in fits if what == [kind, prior, 4, "bic"]]:
-        axes[0].plot(*zip(*stars, strict=True), "k*", label="34 fits, best BIC, top 1")
+    asked = (kind, prior, 4, "bic")
+    fits = [r for r in exhaustive_summary(lines) if (r["kind"], r["prior"], r["d"], r["who"]) == asked]
+    if fits:
+        axes[0].plot([r["n"] for r in fits], [r["top1"] for r in fits], "k*", label="34 fits, best BIC, top 1")
     axes[0].set_ylabel("recovered")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=7, fontsize=7, frameon=False)
     return figure

@@ -244,7 +244,7 @@ def time_grid(lines: Sequence[Line], paper: Published | None = None) -> Grid:
 
 
 def selection_seconds(lines: Sequence[Line]) -> Scores:
-    """By method; of the network alone, from lines of `latency`; of all 34 words, from lines of `words` as they come."""
+    """Of methods, of the network alone (lines of `latency`), of all 34 words (lines of `words` with default settings)."""
     scores = collect(lines, "select_seconds")
     out: Scores = {m: s for m, s in scores.items() if any(v > 0 for splits in s.values() for v in splits.values())}
     fits: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
