@@ -17,7 +17,7 @@ def threads_for(rows: int) -> Iterator[None]:
     """One thread while working on a small table; for a large one, as many as there are.
 
     The many short operations on a small table gain little from a second thread, and where that has to share its core with
-    other work, each of them waits for it: fits and captions then took four times as long.
+    other work, each of them waits for it (`benchmarks/busy.py`).
     """
     if rows > SMALL:
         yield
