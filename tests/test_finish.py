@@ -1,17 +1,19 @@
 """Calibration, the corpus of costs, and the table learned from it."""
 
-import json
-
 import pytest
 import torch
 
 from kitt import cost
+from kitt.bench.costs import cost_cells, summary
+from kitt.bench.runner import run
 from kitt.caption import caption
 from kitt.checkpoint import load
 from kitt.finish import finish, temperature
 from kitt.grammar import WORDS
 from kitt.simulate import SimulatorConfig, simulate
 from kitt.train import recipe, train
+
+FEW = {"starts": 1, "draws": 8, "max_iterations": 10}
 
 
 def test_temperature_undoes_a_known_one():
@@ -34,27 +36,23 @@ def test_costs_that_made_the_regrets_are_found():
     assert abs(float(cost.surprises(probabilities, regret, count=4000, ridge=1.0).std()) - 0.1) < 0.01
 
 
-def test_a_rigid_word_loses_more_than_a_flexible_one():
+def test_a_flexible_word_loses_less_than_a_rigid_one(tmp_path, monkeypatch):
     """Rough data: Linear fails by far, Matern12 does not."""
     rough = SimulatorConfig("default", words=(2,), active="all", noise=(1e-3, 1e-2))
-    batch = simulate(rough, 6, 60, 1, torch.Generator().manual_seed(0))
-    some = {str(w): i for i, w in enumerate(WORDS)}
-    nlpd = cost.measure(batch, 40, torch.Generator().manual_seed(0), steps=15)
-    loss = cost.regrets(nlpd).mean(0)
-    assert loss[some["Linear"]] > loss[some["Matern12"]]
-    assert (loss >= 0).all()
-    assert (loss <= cost.CAP).all()
+    monkeypatch.setattr(cost, "DEFAULT_DATA", rough)
+    monkeypatch.setattr(cost, "SIZES", (40,))
+    loss = {row["word"]: row["mean"] for row in summary(run(cost_cells(range(2), FEW), tmp_path / "costs.jsonl"))}
+    assert list(loss) == sorted(loss, key=lambda word: loss[word])
+    assert 0 <= loss["Matern12"] < loss["Linear"] <= cost.CAP
 
 
-def test_corpus_resumes_and_a_run_is_finished(tmp_path):
-    corpus = tmp_path / "cost.jsonl"
-    cost.collect(corpus, range(1), steps=2)
-    before = corpus.read_text()
-    corpus.write_text(before + '{"seed": 1, "nlpd": [[')  # as a killed process leaves it
-    assert len(cost.read(corpus)) == 1
-    corpus.write_text(before)
-    cost.collect(corpus, range(2), steps=2)
-    assert [json.loads(line)["seed"] for line in corpus.read_text().splitlines()] == [0, 1]
+def test_a_run_is_finished_with_costs(tmp_path, monkeypatch):
+    monkeypatch.setattr(cost, "SIZES", (20,))
+    corpus = tmp_path / "costs.jsonl"
+    run(cost_cells(range(4), FEW), corpus)
+    with corpus.open("a") as out:
+        out.write('{"key": {"seed": 7}, "status": "ok", "result": {"nlpd": [')  # as a killed process leaves it
+    assert sorted(cost.read(corpus)) == [0, 1, 2, 3]
 
     train(recipe("smoke"), tmp_path / "run", steps=2)
     path = finish(tmp_path / "run", tmp_path / "mine.safetensors", corpus, batches=2)
@@ -62,9 +60,13 @@ def test_corpus_resumes_and_a_run_is_finished(tmp_path):
     assert model.facts.name == "mine"
     assert model.facts.extra["temperature"] > 0
     assert model.tensors["cost"].shape == (35, 34)
-    assert model.tensors["surprises"].shape == (32, 34)
+    assert model.tensors["surprises"].shape == (4, 34)
     batch = simulate(SimulatorConfig("default"), 1, 20, 2, torch.Generator().manual_seed(0))
     assert caption(batch.X[0].numpy(), batch.y[0].numpy(), model=model).captions[0].expected_loss is not None
+
+
+def test_a_word_that_cannot_be_fitted_is_a_disaster():
+    assert torch.equal(cost.regrets(torch.tensor([[1.0, 1.5, float("nan")]])), torch.tensor([[0.0, 0.5, cost.CAP]]))
 
 
 def test_a_probable_word_is_not_expected_to_lose_much() -> None:

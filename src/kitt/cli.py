@@ -192,19 +192,12 @@ def finish(
     run: Annotated[Path, typer.Argument(help="Folder of a training run.")],
     out: Annotated[Path, typer.Option(help="Checkpoint to write.")],
     costs: Annotated[
-        Path | None, typer.Option(help="JSON lines: what each word loses on simulated tables; grown as needed.")
+        Path | None, typer.Option(help="Lines of `kitt bench costs`: what each word loses on simulated tables.")
     ] = None,
-    seeds: Annotated[int, typer.Option(help="How many seeds, of 16 tables each, the costs should have.")] = 40,
 ) -> None:
     """Make a training run fit for use: calibrate its probabilities and learn what it costs to be wrong."""
-    from rich.progress import track
-
-    from kitt import cost
     from kitt.finish import finish as finish_run
 
-    if costs is not None:
-        for seed in track(range(100, 100 + seeds), "measuring costs", console=errors):
-            cost.collect(costs, range(seed, seed + 1))
     _print_facts(_facts(finish_run(run, out, costs)))
     console.print(f"in {out}", highlight=False, soft_wrap=True)
 

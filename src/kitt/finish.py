@@ -6,7 +6,6 @@ What is added to the network's weights is small and measured on fresh draws from
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -79,17 +78,14 @@ def temperature(logits: Tensor, labels: Tensor) -> float:
     return float(torch.tensor(minimize_scalar(loss, bounds=(-1.5, 1.5), method="bounded").x).exp())
 
 
-def learn_costs(loaded: LoadedModel, corpus: Path, progress: Callable[[int], None] | None = None) -> dict[str, Tensor]:
-    """What captioning knows of costs, from a network's own probabilities for the tables of a corpus (`cost.collect`)."""
-    probabilities, regret = [], []
-    scale = loaded.facts.extra.get("temperature", 1.0)
-    for line in cost.read(corpus):
-        batch, n = cost.tables(line["seed"], line["n"])
-        with torch.inference_mode():
-            log_p = loaded.model.classify(loaded.model.encode(batch.X[:, :n], batch.y[:, :n])) / scale
-        probabilities.append(log_p.softmax(-1).double())
-        regret.append(cost.regrets(torch.tensor(line["nlpd"], dtype=torch.float64)))
-        if progress is not None:
-            progress(line["seed"])
-    p, lost = torch.cat(probabilities), torch.cat(regret)
+def learn_costs(loaded: LoadedModel, corpus: Path) -> dict[str, Tensor]:
+    """What captioning knows of costs, from a network's own probabilities for the tables of `kitt bench costs`."""
+    scores, scale = cost.read(corpus), loaded.facts.extra.get("temperature", 1.0)
+    log_p = []
+    with torch.inference_mode():
+        for seed in scores:
+            X, y, n = cost.table(seed)
+            log_p.append(loaded.model.classify(loaded.model.encode(X[None, :n], y[None, :n])))
+    p = (torch.cat(log_p) / scale).softmax(-1).double()
+    lost = cost.regrets(torch.stack(list(scores.values())))
     return {"cost": cost.learn(p, lost).float(), "surprises": cost.surprises(p, lost).float()}

@@ -209,6 +209,25 @@ def calibration(
 
 
 @app.command()
+def costs(
+    count: Annotated[int, typer.Option(help="Simulated tables.", min=1)] = 300,
+    options: Set = None,
+    out: Out = Path("costs.jsonl"),
+    jobs: Jobs = 1,
+    backend: Backend = "loky",
+    scheduler: Scheduler = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fit every word to simulated tables: what each of them loses. `kitt finish --costs` learns from it."""
+    from kitt.bench import costs as c
+    from kitt.bench.methods import settings_of
+
+    cells = c.cost_cells(range(count), settings_of(options or []))
+    lines = run_cells(cells, out, plan_of(jobs, backend, scheduler, True))
+    print_rows(c.summary(lines), as_json, "loss against the best word, nats a test row")
+
+
+@app.command()
 def latency(
     data: Data = None,
     tables: Tables = None,
@@ -267,7 +286,9 @@ def table(
         "scores": lambda: t.score_grid(lines, measure, t.paper_columns(folder, f"{measure}.csv")),
         "pairs": lambda: t.pairs_grid(lines, measure),
         "ranks": lambda: t.rank_grid(lines, measure),
-        "strategies": lambda: t.strategies_grid(lines, t.paper_columns(folder, "strategies_rmse.csv")),
+        "strategies": lambda: t.strategies_grid(
+            lines, t.paper_columns(folder, "strategies_rmse.csv") if measure == "rmse" else None, measure
+        ),
         "time": lambda: t.time_grid(lines, t.paper_columns(folder, "selection_time.csv")),
         "weights": lambda: t.variant_grid(lines, measure, method),
         "targets": lambda: t.targets_grid(

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata, wilcoxon
 
+from kitt.baselines import METHODS
 from kitt.bench.runner import Line
 from kitt.grammar import WORDS
 
@@ -205,22 +206,26 @@ def rank_grid(lines: Sequence[Line], measure: str) -> Grid:
     return Grid(title, ("method", "rank"), tuple((method, digits(rank)) for method, rank in rows))
 
 
-def strategies_grid(lines: Sequence[Line], paper: Published | None = None, model: str = "default") -> Grid:
-    """RMSE of a random word, of KITT's first word, and of its first three averaged (paper, Table of strategies)."""
-    named = {"random word": "random-word", "first": f"kitt-e-top1@{model}", "first three": f"kitt-e@{model}"}
-    paper = paper or {}
-    scores = {name: _of_method(lines, method) for name, method in named.items()}
-    scores["first"] = scores["first"] or _of_method(lines, named["first three"], "first")
+def strategies_grid(lines: Sequence[Line], paper: Published | None = None, measure: str = "rmse") -> Grid:
+    """A random word, a network's first word, its first three averaged, and its sums (paper, Table of strategies)."""
+    of = {m: [line for line in lines if line["key"].get("method") == m] for m in METHODS}
+    scores: Scores = {"random word": _last(of["random-word"], measure)}
+    for model in sorted({m.partition("@")[2] for m in of if "@" in m and of[m]}):
+        three = of[f"kitt-e@{model}"]
+        scores[f"{model}: first"] = _last(of[f"kitt-e-top1@{model}"], measure) or _last(three, measure, "first")
+        scores[f"{model}: three"] = _last(three, measure)
+        scores[f"{model}: sums"] = _last(of[f"kitt-ed@{model}"], measure)
+    scores, paper = {who: own for who, own in scores.items() if own}, paper or {}
     rows = [
-        (name, *(cell_text(scores[who].get(name, {})) for who in named), *(paper[m].get(name, "") for m in paper))
+        (name, *(cell_text(own.get(name, {})) for own in scores.values()), *(paper[m].get(name, "") for m in paper))
         for name in table_names(scores)
     ]
-    return Grid("RMSE of three strategies", ("table", *named, *paper), tuple(rows))
+    return Grid(f"{measure.upper()} of the paper's strategies", ("table", *scores, *paper), tuple(rows))
 
 
-def _of_method(lines: Sequence[Line], method: str, variant: str | None = None) -> dict[str, dict[int, float]]:
-    """RMSE of a method, whatever its settings; of several settings, the last."""
-    found = collect([line for line in lines if line["key"].get("method") == method], "rmse", variant)
+def _last(lines: Sequence[Line], measure: str, variant: str | None = None) -> dict[str, dict[int, float]]:
+    """Of one method by table and split, whatever its settings; of several settings, the last."""
+    found = collect(lines, measure, variant)
     return list(found.values())[-1] if found else {}
 
 

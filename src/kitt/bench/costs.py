@@ -1,0 +1,49 @@
+"""What each word loses on simulated tables, fitted as a user's would be: the corpus behind the advice (`cost`).
+
+A cell is one table and 34 fits. `kitt finish --costs FILE` learns from the lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+
+from kitt import cost
+from kitt.bench.runner import Cell, Line
+from kitt.fit import fit_all
+from kitt.grammar import WORDS, Expression
+
+QUICK = {"starts": 3, "draws": 60}  # half the work of a careful fit; its losses differ by a hundredth of a nat
+
+
+def cost_cells(seeds: Iterable[int], options: Mapping[str, Any]) -> list[Cell]:
+    options = {**QUICK, **options}
+    return [
+        Cell({"bench": "costs", "seed": seed, "options": options}, lose, {"seed": seed, "options": options})
+        for seed in seeds
+    ]
+
+
+def lose(seed: int, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Test NLPD of every word on the table of a seed, in the order of the vocabulary; None where a fit failed."""
+    inputs, targets, n = cost.table(seed)
+    X, y = inputs.double().numpy(), targets.double().numpy()
+    found, failed = fit_all([Expression((word,)) for word in WORDS], (X[:n], y[:n]), random_state=0, **options)
+    nlpd = {model.expression: -float(model.log_density(X[n:], y[n:]).mean()) for model in found}
+    scores = [nlpd.get(Expression((word,))) for word in WORDS]
+    return {"n": n, "d": X.shape[1], "nlpd": scores, "failed": [str(failure) for failure in failed]}
+
+
+def summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
+    """Mean and median loss of every word against the best one of its table, the least costly first."""
+    scores = [cost.nlpd_of(line["result"]) for line in lines if line["status"] == "ok"]
+    if not scores:
+        return []
+    lost = cost.regrets(torch.stack(scores))
+    rows = zip(WORDS, lost.mean(0).tolist(), lost.median(0).values.tolist(), strict=True)
+    return sorted(
+        ({"word": str(word), "mean": mean, "median": median, "tables": len(scores)} for word, mean, median in rows),
+        key=lambda row: row["mean"],
+    )
