@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.optimize import minimize
 from torch import Tensor
 
 from kitt.ascent import ascend
@@ -85,6 +84,8 @@ def maximise(
     BFGS begins with the Fisher information as its Hessian, which halves the evaluations. Very many parameters are left to
     L-BFGS-B, which begins with nothing.
     """
+    from scipy.optimize import minimize  # a third of a second, which captions alone do without
+
     ascent = _Ascent(objective, start, tolerance, budget)
     options: dict[str, Any] = {"maxiter": iterations, "gtol": 1e-3}
     setting: dict[str, Any] = {"method": "BFGS", "options": options}
