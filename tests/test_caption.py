@@ -24,7 +24,7 @@ def loaded(config, **extra) -> LoadedModel:
     for parameter in model.parameters():
         parameter.requires_grad_(False).mul_(3.0)  # opinionated: far from uniform
     generator = torch.Generator().manual_seed(1)
-    costs = {"cost": 0.1 * torch.randn(35, 34, generator=generator)}
+    costs = {"costs": 0.1 * torch.randn(37, 34, generator=generator)}
     costs["surprises"] = 0.1 * torch.randn(20, 34, generator=generator)
     return LoadedModel(model, Checkpoint(name="test", config=config, extra=extra), costs)
 

@@ -25,15 +25,16 @@ def test_temperature_undoes_a_known_one():
 
 def test_costs_that_made_the_regrets_are_found():
     generator = torch.Generator().manual_seed(0)
-    truth = torch.rand(6, 5, generator=generator, dtype=torch.float64)
+    truth = torch.rand(8, 5, generator=generator, dtype=torch.float64)
+    sizes = torch.stack([torch.randint(1, 400, (4000,)), torch.randint(1, 12, (4000,))], 1)
     probabilities = torch.rand(4000, 5, generator=generator, dtype=torch.float64) ** 6
     probabilities /= probabilities.sum(1, keepdim=True)
     noise = 0.1 * torch.randn(4000, 5, generator=generator, dtype=torch.float64)
-    regret = cost.expected(truth, probabilities) + noise
-    table = cost.learn(probabilities, regret, ridge=1.0)
-    error = cost.expected(table, probabilities) - cost.expected(truth, probabilities)
+    regret = cost.expected(truth, probabilities, sizes) + noise
+    table = cost.learn(probabilities, sizes, regret, ridge=1.0)
+    error = cost.expected(table, probabilities, sizes) - cost.expected(truth, probabilities, sizes)
     assert error.square().mean().sqrt() < 0.05
-    assert abs(float(cost.surprises(probabilities, regret, count=4000, ridge=1.0).std()) - 0.1) < 0.01
+    assert abs(float(cost.surprises(probabilities, sizes, regret, count=4000, ridge=1.0).std()) - 0.1) < 0.01
 
 
 def test_a_flexible_word_loses_less_than_a_rigid_one(tmp_path, monkeypatch):
@@ -59,7 +60,7 @@ def test_a_run_is_finished_with_costs(tmp_path, monkeypatch):
     model = load(path)
     assert model.facts.name == "mine"
     assert model.facts.extra["temperature"] > 0
-    assert model.tensors["cost"].shape == (35, 34)
+    assert model.tensors["costs"].shape == (37, 34)
     assert model.tensors["surprises"].shape == (4, 34)
     batch = simulate(SimulatorConfig("default"), 1, 20, 2, torch.Generator().manual_seed(0))
     assert caption(batch.X[0].numpy(), batch.y[0].numpy(), model=model).captions[0].expected_loss is not None
@@ -70,10 +71,10 @@ def test_a_word_that_cannot_be_fitted_is_a_disaster():
 
 
 def test_a_probable_word_is_not_expected_to_lose_much() -> None:
-    table = torch.zeros(len(WORDS) + 1, len(WORDS))
+    table = torch.zeros(len(WORDS) + 3, len(WORDS))
     table[-1] = 2.0  # a regression that knows nothing and expects the worst
     sure = torch.full((len(WORDS),), 0.01 / (len(WORDS) - 1))
     sure[3] = 0.99
-    loss = cost.expected(table, sure)
+    loss = cost.expected(table, sure, torch.tensor([100, 4]))
     assert float(loss[3]) == pytest.approx(0.03, abs=1e-6)
     assert torch.equal(loss[:3], torch.full((3,), 2.0, dtype=torch.float64))

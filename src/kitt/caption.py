@@ -30,7 +30,7 @@ MAX_POINTS = 384
 SEARCHES = ("beam", "greedy", "sample")
 RANKINGS = ("prudent", "probability", "expected-loss")
 PRUDENCE = 0.05  # nats a point of expected loss that weigh as much as a factor e of probability
-ALONE = 0.1  # what a further caption loses by itself counts so much beside what it adds to those before it
+ALONE = 0.3  # what a further caption loses by itself counts so much beside what it adds to those before it
 LENGTH = 0.01  # nats a point that each further word of a sum costs
 HEADS = ("classifier", "decoder")
 BEAM = 24
@@ -121,7 +121,8 @@ class View:
     """Encodings of the subsets of one table, and what else the encoder noticed."""
 
     encodings: Tensor  # (S, D, E)
-    rows: int
+    size: tuple[int, int]  # of the table
+    rows: int  # that were looked at
     strangeness: float | None
     roughness: Tensor | None
     noise: float | None
@@ -138,14 +139,14 @@ def encode_table(loaded: LoadedModel, X: FloatArray, y: FloatArray, random_state
         scaled.append((standardiser.transform_x(part_X), standardiser.transform_y(part_y)))
     tensor_X = torch.from_numpy(np.stack([x for x, _ in scaled])).float()
     tensor_y = torch.from_numpy(np.stack([t for _, t in scaled])).float()
-    rows = tensor_X.shape[0] * tensor_X.shape[1]
+    rows, size = tensor_X.shape[0] * tensor_X.shape[1], (X.shape[0], X.shape[1])
     encoder = loaded.model.encoder
     if not isinstance(encoder, StemEncoder):
-        return View(loaded.model.encode(tensor_X, tensor_y), rows, None, None, None)
+        return View(loaded.model.encode(tensor_X, tensor_y), size, rows, None, None, None)
     look = encoder.look(tensor_X, tensor_y)
     limit = loaded.facts.extra.get("strangeness_limit")
     strangeness = None if limit is None else float(look.strangeness.mean()) / limit
-    return View(look.encodings, rows, strangeness, look.roughness.mean(0).exp(), float(look.noise.mean().exp()))
+    return View(look.encodings, size, rows, strangeness, look.roughness.mean(0).exp(), float(look.noise.mean().exp()))
 
 
 def _check_arrays(X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
@@ -199,8 +200,8 @@ def _caption(
     said = sorted(found.values(), key=lambda caption: -caption[1])
     losses: list[float | None] = [None] * len(said)
     order = list(range(len(said)))
-    if "cost" in loaded.tensors:
-        scenarios = _scenarios([c for c, _ in said], words, loaded.tensors)
+    if "costs" in loaded.tensors:
+        scenarios = _scenarios([c for c, _ in said], words, view.size, loaded.tensors)
         losses = scenarios.mean(0).clamp_min(0).tolist()
         if ranking != "probability":
             prudence = PRUDENCE if ranking == "prudent" else 0.0
@@ -216,9 +217,11 @@ def word_probabilities(loaded: LoadedModel, view: View) -> Tensor:
     return log_p.softmax(-1).double()
 
 
-def _scenarios(captions: Sequence[tuple[int, ...]], probabilities: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
+def _scenarios(
+    captions: Sequence[tuple[int, ...]], probabilities: Tensor, size: tuple[int, int], tensors: Mapping[str, Tensor]
+) -> Tensor:
     """What each caption may lose, (S, C): as its best word, for a sum can switch the others off, at a price."""
-    by_word = cost.expected(tensors["cost"], probabilities) + tensors["surprises"].double()  # (S, V)
+    by_word = cost.expected(tensors["costs"], probabilities, torch.tensor(size)) + tensors["surprises"].double()
     return torch.stack([by_word[:, list(c)].amin(1) + LENGTH * (len(c) - 1) for c in captions], 1)
 
 

@@ -18,7 +18,7 @@ from kitt.simulate import DEFAULT_DATA, simulate
 CAP = 3.0  # nats: a loss above this is a disaster, however large
 TEST = 80  # test rows of a table
 SIZES, MOST_COLUMNS = (64, 100, 150, 200, 300), 10  # training rows
-RIDGE = 100.0  # of the regression, chosen by cross-validation
+RIDGE = 200.0  # of the regression, chosen by cross-validation
 _FLOOR = 1e-4  # smaller probabilities are alike
 
 
@@ -48,22 +48,24 @@ def regrets(nlpd: Tensor) -> Tensor:
     return (nlpd - nlpd.amin(1, keepdim=True)).nan_to_num(CAP).clamp_max(CAP)
 
 
-def features(probabilities: Tensor) -> Tensor:
-    return (probabilities.double() + _FLOOR).log()
+def features(probabilities: Tensor, sizes: Tensor) -> Tensor:
+    """Logarithms of both, (..., V + 2); a size beyond those of the corpus counts as its largest or smallest."""
+    low, high = sizes.new_tensor([min(SIZES), 1]), sizes.new_tensor([max(SIZES), MOST_COLUMNS])
+    return torch.cat([probabilities.double() + _FLOOR, sizes.clamp(low, high).double()], -1).log()
 
 
-def expected(table: Tensor, probabilities: Tensor) -> Tensor:
-    """Expected loss of choosing each word, (..., V), from the probabilities (..., V) of all of them.
+def expected(table: Tensor, probabilities: Tensor, sizes: Tensor) -> Tensor:
+    """Expected loss of choosing each word, (..., V), from the probabilities of all of them and (..., 2) rows and columns.
 
     A word that is probably the truth cannot be expected to lose much, whatever the regression says.
     """
-    regressed = features(probabilities) @ table[:-1].double() + table[-1].double()
+    regressed = features(probabilities, sizes) @ table[:-1].double() + table[-1].double()
     return torch.minimum(regressed, CAP * (1 - probabilities.double()))
 
 
-def learn(probabilities: Tensor, regret: Tensor, ridge: float = RIDGE) -> Tensor:
-    """The table (V + 1, V) of `expected`, its last row the constants: regret (B, V) regressed on log-probabilities."""
-    F = features(probabilities)
+def learn(probabilities: Tensor, sizes: Tensor, regret: Tensor, ridge: float = RIDGE) -> Tensor:
+    """The table (V + 3, V) of `expected`, its last row the constants: regret (B, V) regressed on the features."""
+    F = features(probabilities, sizes)
     centre, scale, mean = F.mean(0), F.std(0).clamp_min(1e-3), regret.double().mean(0)
     Z = (F - centre) / scale
     gram = Z.mT @ Z + ridge * torch.eye(Z.shape[1], dtype=torch.float64)
@@ -71,13 +73,16 @@ def learn(probabilities: Tensor, regret: Tensor, ridge: float = RIDGE) -> Tensor
     return torch.cat([slopes, (mean - centre @ slopes)[None]])
 
 
-def surprises(probabilities: Tensor, regret: Tensor, count: int = 128, folds: int = 7, ridge: float = RIDGE) -> Tensor:
+def surprises(
+    probabilities: Tensor, sizes: Tensor, regret: Tensor, count: int = 128, folds: int = 7, ridge: float = RIDGE
+) -> Tensor:
     """By how much the losses of all words differ from what was expected, (count, V): of tables not learned from."""
     fold = torch.arange(len(regret)) % folds
     out = torch.zeros_like(regret, dtype=torch.float64)
     for k in range(folds):
-        if (fold == k).any() and (fold != k).any():
-            table = learn(probabilities[fold != k], regret[fold != k], ridge)
-            out[fold == k] = regret[fold == k].double() - expected(table, probabilities[fold == k])
+        left, rest = fold == k, fold != k
+        if left.any() and rest.any():
+            table = learn(probabilities[rest], sizes[rest], regret[rest], ridge)
+            out[left] = regret[left].double() - expected(table, probabilities[left], sizes[left])
     out = out[torch.linspace(0, len(out) - 1, min(count, len(out))).long()]
     return out - out.mean(0)

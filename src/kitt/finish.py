@@ -81,11 +81,12 @@ def temperature(logits: Tensor, labels: Tensor) -> float:
 def learn_costs(loaded: LoadedModel, corpus: Path) -> dict[str, Tensor]:
     """What captioning knows of costs, from a network's own probabilities for the tables of `kitt bench costs`."""
     scores, scale = cost.read(corpus), loaded.facts.extra.get("temperature", 1.0)
-    log_p = []
+    log_p, sizes = [], []
     with torch.inference_mode():
         for seed in scores:
             X, y, n = cost.table(seed)
             log_p.append(loaded.model.classify(loaded.model.encode(X[None, :n], y[None, :n])))
-    p = (torch.cat(log_p) / scale).softmax(-1).double()
+            sizes.append((n, X.shape[1]))
+    seen = (torch.cat(log_p) / scale).softmax(-1).double(), torch.tensor(sizes)
     lost = cost.regrets(torch.stack(list(scores.values())))
-    return {"cost": cost.learn(p, lost).float(), "surprises": cost.surprises(p, lost).float()}
+    return {"costs": cost.learn(*seen, lost).float(), "surprises": cost.surprises(*seen, lost).float()}

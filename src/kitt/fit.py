@@ -22,7 +22,7 @@ from kitt.data import Dataset
 from kitt.errors import InvalidInputError, KittError
 from kitt.fitted import FittedKernel
 from kitt.gp import LeaveOneOut, Posterior, leave_one_out
-from kitt.grammar import Expression, parse
+from kitt.grammar import Expression, Word, parse
 from kitt.kernels import Kernel
 from kitt.objective import Budget, FitConfig, Objective, Table
 from kitt.optimise import Search, Solution
@@ -208,6 +208,15 @@ class Fitter:
         self.fitted.append((asked, model := _fit(asked, self.table, self.search)))
         return model
 
+    def glance(self, expression: Expression | str) -> float:
+        """What a few hundred rows say for an expression: its log posterior there, less the BIC's price of its parameters."""
+        asked, end = _expression(expression), time.monotonic() + _SEARCH * (self.search.config.deadline or math.inf)
+        try:
+            best = self.search.solutions(_searched(asked), Budget(end))[0]
+        except (KittError, RuntimeError, ArithmeticError):
+            return -math.inf
+        return best.value - 0.5 * len(best.theta) * math.log(len(self.search.table.y))
+
     def attempt(self, expression: Expression | str) -> None:
         """What cannot be fitted is reported and left out."""
         asked = _expression(expression)
@@ -248,7 +257,7 @@ def _fit(expression: Expression, table: Table, search: Search) -> FittedGP:
     config, began = search.config, time.monotonic()
     deadline = config.deadline or math.inf
     budget = Budget(began + (deadline if search.is_all else _SEARCH * deadline))
-    words = (*expression.signal, *(w for w in expression if w.is_noise))  # noise starts from the fit without it
+    words = _searched(expression)
     starts = search.solutions(words, budget)
     budget.end = began + deadline
     is_exact = len(table.y) <= config.exact_rows
@@ -279,6 +288,11 @@ def _fit(expression: Expression, table: Table, search: Search) -> FittedGP:
     )
     _ = model.posterior  # a kernel without one cannot be fitted
     return model
+
+
+def _searched(expression: Expression) -> tuple[Word, ...]:
+    """In the order of the search: noise starts from the fit without it."""
+    return (*expression.signal, *(word for word in expression if word.is_noise))
 
 
 def _ordered(kernel: Kernel, theta: Tensor, X: Tensor) -> tuple[Kernel, Tensor]:
