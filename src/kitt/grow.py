@@ -1,27 +1,26 @@
 """Kernels beyond the captions: real tables are rarely a single word.
 
 Four more fits, each built on what was found so far: the first two captions as one sum; a word of another family, if a few
-hundred rows speak for it more than for any caption; the best kernel with the word that the network names when it is shown
-only what that kernel leaves over; the best kernel with noise that changes.
+hundred rows speak for it more than for any caption; the best kernel with one more word, that for which those rows speak
+most; the best kernel with noise that changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
 
-from kitt.caption import Captions
-from kitt.fit import FittedGP, Fitter
+from kitt.fit import Fitter
 from kitt.grammar import Expression, Word, parse
 from kitt.mixture import evidence
 
 STEPS = 4  # at most
 FAMILIES = tuple(map(parse, ("Matern12", "Linear*Matern32", "Matern52*Periodic", "RBF*Cosine")))  # their boldest words
+MORE = parse("RBF + Matern52 + Matern12 + RBF*Cosine").words  # that may be added: with few parameters, and unlike
 LOUDER = parse("Linear*White").words  # noise that changes with the inputs
 
 
-def grow(said: Sequence[Expression], fitter: Fitter, ask: Callable[[FittedGP], Captions]) -> Iterator[Expression]:
-    """Expressions to fit, of which each is to be fitted before the next is taken. `ask` captions a model's residual."""
+def grow(said: Sequence[Expression], fitter: Fitter) -> Iterator[Expression]:
+    """Expressions to fit, of which each is to be fitted before the next is taken."""
     known = {frozenset(expression) for expression in said}
 
     def new(words: tuple[Word, ...]) -> Iterator[Expression]:
@@ -33,17 +32,14 @@ def grow(said: Sequence[Expression], fitter: Fitter, ask: Callable[[FittedGP], C
     yield from new(tuple(word for expression in said[:2] for word in expression))
     if not fitter.fitted:
         return
-    seen = max(fitter.glance(expression) for expression, _ in fitter.fitted)
     rival = max(FAMILIES, key=fitter.glance)
-    if fitter.glance(rival) > seen:
+    if fitter.glance(rival) > max(fitter.glance(expression) for expression, _ in fitter.fitted):
         yield from new(rival.words)
-    words, model = _best(fitter)
-    left = [word for c in ask(model).captions for word in c.expression if not word.is_noise]
-    yield from islice((expression for word in left for expression in new((*words, word))), 1)
-    yield from new((*_best(fitter)[0], *LOUDER))
+    longer = [Expression((*_best(fitter), word)) for word in MORE if word not in _best(fitter)]
+    yield from new(max(longer, key=fitter.glance).words)
+    yield from new((*_best(fitter), *LOUDER))
 
 
-def _best(fitter: Fitter) -> tuple[tuple[Word, ...], FittedGP]:
+def _best(fitter: Fitter) -> tuple[Word, ...]:
     """As it was asked for, so that what was found for it serves as a start."""
-    expression, model = max(fitter.fitted, key=lambda pair: evidence(pair[1]))
-    return expression.words, model
+    return max(fitter.fitted, key=lambda pair: evidence(pair[1]))[0].words

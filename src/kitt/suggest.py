@@ -226,7 +226,7 @@ def _fit_candidates(
 
     fit(named, said)
     if options.sums:
-        fit(named, grow(said, named, lambda model: _caption(model.X.numpy(), _residual(model), options)))
+        fit(named, grow(said, named))
     if options.plain:
         fit(plain, map(parse, PLAIN))
     report("averaging", 1.0)
@@ -241,11 +241,6 @@ def _caption(X: FloatArray, y: FloatArray, options: Options) -> Captions:
     """Steps 1 to 4."""
     asked = {name: getattr(options, name) for name in ("model", "head", "search", "ranking", "random_state")}
     return caption(X, y, options.k, **asked)
-
-
-def _residual(model: FittedGP) -> FloatArray:
-    """What each row has over its prediction from the others."""
-    return (model.y - model.loo.mean).numpy()
 
 
 def log_probabilities(models: Sequence[FittedGP], captions: Captions) -> list[float]:
