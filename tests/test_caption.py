@@ -109,7 +109,7 @@ def test_chosen_captions_cover_each_other():
     scenarios = torch.full((10, 34), 1.0)
     scenarios[:, 3] = 0.4  # never good, never bad
     scenarios[:6, 5] = scenarios[6:, 7] = 0.0
-    scenarios[:6, 7] = scenarios[6:, 5] = 3.0
+    scenarios[:6, 7] = scenarios[6:, 5] = 2.0
     chosen = module._covering(scenarios, 3)
     assert chosen[0] == 3
     assert set(chosen[1:]) == {5, 7}

@@ -31,6 +31,7 @@ SEARCHES = ("beam", "greedy", "sample")
 RANKINGS = ("prudent", "probability", "expected-loss")
 PRUDENCE = 0.05  # nats a point of expected loss that weigh as much as a factor e of probability
 ALONE = 0.3  # what a further caption loses by itself counts so much beside what it adds to those before it
+FAINT = 0.01  # of the most probable caption's probability: what has less is not considered, if there is enough else
 LENGTH = 0.01  # nats a point that each further word of a sum costs
 HEADS = ("classifier", "decoder")
 BEAM = 24
@@ -205,7 +206,9 @@ def _caption(
         losses = scenarios.mean(0).clamp_min(0).tolist()
         if ranking != "probability":
             prudence = PRUDENCE if ranking == "prudent" else 0.0
-            order = _covering(scenarios - prudence * torch.tensor([max(p, 1e-12) for _, p in said]).log(), k)
+            likely = max(k, sum(p >= FAINT * said[0][1] for _, p in said))
+            price = prudence * torch.tensor([max(p, 1e-12) for _, p in said]).log()
+            order = _covering((scenarios - price)[:, :likely], k)
     captions = [Caption(Expression.from_indices(said[i][0]), said[i][1], losses[i]) for i in order[:k]]
     roughness = None if view.roughness is None else tuple(map(float, view.roughness))
     return Captions(tuple(captions), tuple(map(float, words)), view.rows, view.strangeness, roughness, view.noise)
