@@ -119,10 +119,17 @@ def test_prudence_lies_between_expected_loss_and_probability(monkeypatch):
     def first(ranking):
         return caption(*table(), k=1, model=STEM, head="classifier", ranking=ranking).captions[0].expression
 
+    monkeypatch.setattr(module, "FAINT", 0.0)
     for prudence, ranking in ((0.0, "expected-loss"), (1e6, "probability")):
         monkeypatch.setattr(module, "PRUDENCE", prudence)
         assert first("prudent") == first(ranking)
     assert first("expected-loss") != first("probability")
+
+
+def test_prudence_leaves_out_what_is_far_fetched(monkeypatch):
+    monkeypatch.setattr(module, "FAINT", 0.999)  # all but the first, of which there are not enough
+    likeliest, prudent = (caption(*table(), k=3, model=STEM, ranking=r) for r in ("probability", "prudent"))
+    assert {c.expression for c in prudent.captions} == {c.expression for c in likeliest.captions}
 
 
 def test_rankings_differ_and_both_heads_answer():

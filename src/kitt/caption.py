@@ -2,7 +2,8 @@
 
 The network is asked once; classifier ranking, greedy decoding, sampling and beam search all read the same encodings. Three
 rankings: `probability`, as in the paper; `expected-loss`, k captions one of which will probably lose little (`cost`); and
-`prudent`, the same with PRUDENCE nats of log-probability counted as one of loss, which chose best on real tables.
+`prudent`, the same among captions that are not far-fetched, and with a price of improbability, which chose best on real
+tables.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ SEARCHES = ("beam", "greedy", "sample")
 RANKINGS = ("prudent", "probability", "expected-loss")
 PRUDENCE = 0.05  # nats a point of expected loss that weigh as much as a factor e of probability
 ALONE = 0.3  # what a further caption loses by itself counts so much beside what it adds to those before it
-FAINT = 0.01  # of the most probable caption's probability: what has less is not considered, if there is enough else
+FAINT = 0.01  # of the probability of the most probable caption: what has less is far-fetched
 LENGTH = 0.01  # nats a point that each further word of a sum costs
 HEADS = ("classifier", "decoder")
 BEAM = 24
@@ -204,11 +205,12 @@ def _caption(
     if "costs" in loaded.tensors:
         scenarios = _scenarios([c for c, _ in said], words, view.size, loaded.tensors)
         losses = scenarios.mean(0).clamp_min(0).tolist()
-        if ranking != "probability":
-            prudence = PRUDENCE if ranking == "prudent" else 0.0
+        if ranking == "expected-loss":
+            order = _covering(scenarios, k)
+        elif ranking == "prudent":
             likely = max(k, sum(p >= FAINT * said[0][1] for _, p in said))
-            price = prudence * torch.tensor([max(p, 1e-12) for _, p in said]).log()
-            order = _covering((scenarios - price)[:, :likely], k)
+            price = -PRUDENCE * torch.tensor([max(p, 1e-12) for _, p in said[:likely]]).log()
+            order = _covering(scenarios[:, :likely] + price, k)
     captions = [Caption(Expression.from_indices(said[i][0]), said[i][1], losses[i]) for i in order[:k]]
     roughness = None if view.roughness is None else tuple(map(float, view.roughness))
     return Captions(tuple(captions), tuple(map(float, words)), view.rows, view.strangeness, roughness, view.noise)
