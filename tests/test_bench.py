@@ -308,6 +308,14 @@ def test_comparisons(canned: list[Line]) -> None:
     assert tables.variant_grid(canned, "nlpd", "kitt").head == ("table", "first", "bic")
 
 
+def test_a_few_copies_in_one_split_do_not_count(canned: list[Line]) -> None:
+    one = [
+        {**ln, "result": {**ln["result"], "copies": 6 * (ln["key"]["split"] == 0)}} for ln in canned if "result" in ln
+    ]
+    assert not any(name.endswith(tables.WITHOUT) for name in tables.table_names(tables.collect(one, "nlpd")))
+    assert "wine without copies" in tables.table_names(tables.collect(canned, "nlpd"))
+
+
 def test_strategies_take_the_first_model_where_it_was_not_run_alone(canned: list[Line]) -> None:
     renamed = [
         {**ln, "key": {**ln["key"], "method": "kitt-e@default"}} for ln in canned if ln["key"]["method"] == "kitt"

@@ -156,7 +156,7 @@ def noise_figure(lines: Sequence[Line]) -> Figure:
     }
     figure, (ax,) = _figure(1, width=6)
     _by_table(ax, gain, ranked_tables(gain), float)
-    ax.set_ylabel("NLPD, less that with constant noise")
+    ax.set_ylabel("NLPD against constant noise")
     return figure
 
 

@@ -57,17 +57,25 @@ def label(key: Mapping[str, Any]) -> str:
 
 def collect(lines: Iterable[Line], measure: str, variant: str | None = None) -> Scores:
     """A measure by method, table and split. A table with many copied test rows counts twice: with and without them."""
+    lines = [line for line in lines if line["status"] == "ok" and "method" in line["key"]]
     out: Scores = defaultdict(lambda: defaultdict(dict))
+    twice = _with_copies(lines)
     for line in lines:
-        if line["status"] != "ok" or "method" not in line["key"]:
-            continue
         key, result = line["key"], line["result"]
         values = result if variant is None else result["variants"].get(variant, {})
         if values.get(measure) is not None:
             out[label(key)][key["table"]][key["split"]] = values[measure]
-        if result["copies"] > COPIES * result["n_test"] and values.get(f"{measure}_without_copies") is not None:
+        if key["table"] in twice and values.get(f"{measure}_without_copies") is not None:
             out[label(key)][key["table"] + WITHOUT][key["split"]] = values[f"{measure}_without_copies"]
     return {method: dict(tables) for method, tables in out.items()}
+
+
+def _with_copies(lines: Sequence[Line]) -> set[str]:
+    """Tables of whose test rows, over all splits, too many are copies of training rows."""
+    copies: dict[str, float] = defaultdict(float)
+    for line in lines:
+        copies[line["key"]["table"]] += line["result"]["copies"] - COPIES * line["result"]["n_test"]
+    return {table for table, excess in copies.items() if excess > 0}
 
 
 def failures(lines: Iterable[Line]) -> dict[tuple[str, str], int]:
