@@ -321,7 +321,7 @@ def test_strategies_take_the_first_model_where_it_was_not_run_alone(canned: list
         {**ln, "key": {**ln["key"], "method": "kitt-e@default"}} for ln in canned if ln["key"]["method"] == "kitt"
     ]
     grid = tables.strategies_grid([*canned, *renamed])
-    assert grid.head == ("table", "random word", "default: first", "default: three")
+    assert grid.head == ("table", "random word", "first @default", "three @default")
     assert all(row[2] == row[3] != "" for row in grid.rows)
 
 

@@ -220,9 +220,9 @@ def strategies_grid(lines: Sequence[Line], paper: Published | None = None, measu
     scores: Scores = {"random word": _last(of["random-word"], measure)}
     for model in sorted({m.partition("@")[2] for m in of if "@" in m and of[m]}):
         three = of[f"kitt-e@{model}"]
-        scores[f"{model}: first"] = _last(of[f"kitt-e-top1@{model}"], measure) or _last(three, measure, "first")
-        scores[f"{model}: three"] = _last(three, measure)
-        scores[f"{model}: sums"] = _last(of[f"kitt-ed@{model}"], measure)
+        scores[f"first @{model}"] = _last(of[f"kitt-e-top1@{model}"], measure) or _last(three, measure, "first")
+        scores[f"three @{model}"] = _last(three, measure)
+        scores[f"sums @{model}"] = _last(of[f"kitt-ed@{model}"], measure)
     scores, paper = {who: own for who, own in scores.items() if own}, paper or {}
     rows = [
         (name, *(cell_text(own.get(name, {})) for own in scores.values()), *(paper[m].get(name, "") for m in paper))
