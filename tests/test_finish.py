@@ -8,6 +8,7 @@ from kitt.bench.costs import cost_cells, summary
 from kitt.bench.runner import run
 from kitt.caption import caption
 from kitt.checkpoint import load
+from kitt.errors import InvalidInputError
 from kitt.finish import finish, temperature
 from kitt.grammar import WORDS
 from kitt.simulate import SimulatorConfig, simulate
@@ -64,6 +65,23 @@ def test_a_run_is_finished_with_costs(tmp_path, monkeypatch):
     assert model.tensors["surprises"].shape == (4, 34)
     batch = simulate(SimulatorConfig("default"), 1, 20, 2, torch.Generator().manual_seed(0))
     assert caption(batch.X[0].numpy(), batch.y[0].numpy(), model=model).captions[0].expected_loss is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "no file of costs"),
+        ("", "holds no costs"),
+        ("not json}\n", "holds no costs"),
+        ('{"a": 1}\n', "holds no costs"),
+    ],
+)
+def test_a_file_without_costs_is_told(tmp_path, text, said):
+    file = tmp_path / "costs.jsonl"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(InvalidInputError, match=said):
+        cost.read(file)
 
 
 def test_a_word_that_cannot_be_fitted_is_a_disaster():

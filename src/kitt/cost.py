@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from kitt.errors import InvalidInputError
 from kitt.simulate import DEFAULT_DATA, simulate
 
 CAP = 3.0  # nats: a loss above this is a disaster, however large
@@ -33,8 +34,16 @@ def table(seed: int) -> tuple[Tensor, Tensor, int]:
 
 def read(file: Path) -> dict[int, Tensor]:
     """Test NLPD of all words (V,) by seed, from the lines of `kitt bench costs`; what could not be fitted is NaN."""
+    if not file.is_file():
+        raise InvalidInputError(f"there is no file of costs {file}: make one with `kitt bench costs --out {file}`")
     lines = (json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.endswith("}"))
-    return {line["key"]["seed"]: nlpd_of(line["result"]) for line in lines if line["status"] == "ok"}
+    try:
+        found = {line["key"]["seed"]: nlpd_of(line["result"]) for line in lines if line["status"] == "ok"}
+    except (KeyError, TypeError, ValueError):
+        found = {}
+    if not found:
+        raise InvalidInputError(f"{file} holds no costs: expected lines of `kitt bench costs`")
+    return found
 
 
 def nlpd_of(result: dict) -> Tensor:

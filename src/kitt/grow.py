@@ -35,7 +35,8 @@ def grow(said: Sequence[Expression], fitter: Fitter) -> Iterator[Expression]:
     rival = max(FAMILIES, key=fitter.glance)
     if fitter.glance(rival) > max(fitter.glance(expression) for expression, _ in fitter.fitted):
         yield from new(rival.words)
-    longer = [Expression((*_best(fitter), word)) for word in MORE if word not in _best(fitter)]
+    best = _best(fitter)
+    longer = [Expression((*best, word)) for word in MORE if word not in best]
     yield from new(max(longer, key=fitter.glance).words)
     yield from new((*_best(fitter), *LOUDER))
 

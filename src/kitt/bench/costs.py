@@ -15,7 +15,7 @@ from kitt.bench.runner import Cell, Line
 from kitt.fit import fit_all
 from kitt.grammar import WORDS, Expression
 
-QUICK = {"starts": 3, "draws": 60}  # half the work of a careful fit; its losses differ by a hundredth of a nat
+QUICK = {"starts": 3, "draws": 60}  # a little less care than for one table, for there are hundreds
 
 
 def cost_cells(seeds: Iterable[int], options: Mapping[str, Any]) -> list[Cell]:
