@@ -268,11 +268,13 @@ def test_score_grid(canned: list[Line], tmp_path: Path) -> None:
     assert list(rows) == ["yacht", "wine", "wine without copies", "boston"]
     values = [line["result"]["nlpd"] for line in canned if line["key"]["table"] == "boston"][0 :: len(METHODS)]
     error = np.std(values, ddof=1) / math.sqrt(10)
-    assert rows["boston"]["rbf-ard"] == f"{np.mean(values):.2f} ± {tables.digits(error)} (10)"
+    assert rows["boston"]["rbf-ard"] == f"{np.mean(values):.2f} ± {error:.2f} (10)"
     assert rows["yacht"]["kitt"].endswith("(9, 1 failed)")
     assert rows["yacht"]["paper: rbf-ard"] == "-0.34 (0.02)"
     assert "| yacht |" in grid.markdown()
     assert tables.paper_columns(None, "nlpd.csv") == {}
+    elsewhere = [line for line in canned if line["key"]["table"] == "boston"]
+    assert "paper: rbf-ard" not in tables.score_grid(elsewhere, "nlpd", tables.paper_columns(tmp_path, "nlpd.csv")).head
     targets = tables.targets_grid(canned, {"nlpd": tables.paper_columns(tmp_path, "nlpd.csv")})
     found = {row[0]: row[1:] for row in targets.rows}
     assert found["nlpd: mean below that of rbf-ard"] == ("3", "3", "")
@@ -308,6 +310,27 @@ def test_comparisons(canned: list[Line]) -> None:
     assert tables.variant_grid(canned, "nlpd", "kitt").head == ("table", "first", "bic")
 
 
+def test_some_methods_in_their_order(canned: list[Line]) -> None:
+    alone = {"key": {"bench": "latency", "table": "yacht", "head": "decoder"}, "status": "ok", "result": {}}
+    found = tables.of_methods([*canned, alone], ["tree-search", "kitt"])
+    assert found[0] == alone
+    assert list(dict.fromkeys(line["key"]["method"] for line in found[1:])) == ["tree-search", "kitt"]
+    with pytest.raises(InvalidInputError, match="no lines of nkn: there are some of rbf-ard, kitt"):
+        tables.of_methods(canned, ["kitt", "nkn"])
+
+
+def test_what_a_method_gains(canned: list[Line]) -> None:
+    """A failed cell leaves its split out; a table with copies is shown twice and counted once."""
+    grid = tables.difference_grid(canned, "nlpd", "kitt")
+    assert grid.head == ("method", "kitt is ahead on", "yacht", "wine", "wine without copies", "boston")
+    rows = {row[0]: row[1:] for row in grid.rows}
+    assert list(rows) == [method for method in METHODS if method != "kitt"]
+    assert rows["random-word"][0] == "3 of 3"
+    assert rows["rbf-shifted-noise"][0] == "0 of 3"
+    assert rows["random-word"][1].startswith("+0.7")
+    assert rows["random-word"][1].endswith("(9)")
+
+
 def test_a_few_copies_in_one_split_do_not_count(canned: list[Line]) -> None:
     one = [
         {**ln, "result": {**ln["result"], "copies": 6 * (ln["key"]["split"] == 0)}} for ln in canned if "result" in ln
@@ -328,8 +351,9 @@ def test_strategies_take_the_first_model_where_it_was_not_run_alone(canned: list
 def test_numbers_are_never_rounded_to_nothing() -> None:
     assert tables.digits(5.5e-6) == "5.5e-06"
     assert tables.digits(-0.02) == "-0.02"
-    assert tables.cell_text({0: 1.0}) == "1.00 ± ? (1)"
-    assert tables.cell_text({}, 2) == "2 failed"
+    assert tables.cell_text({0: 1.0}, "nlpd") == "1.00 (1)"
+    assert tables.cell_text({0: 5.5e-6, 1: 5.7e-6}, "rmse") == "5.60e-06 ± 1e-07 (2)"
+    assert tables.cell_text({}, "nlpd", 2) == "2 failed"
 
 
 def recovery_lines() -> Iterator[Line]:
@@ -339,6 +363,23 @@ def recovery_lines() -> Iterator[Line]:
             bins = [[20.0, 20.0 * (b + 0.5) / 20, 20.0 * (b + 0.5) / 20] for b in range(20)]
             result = {"top1": 0.2, "top3": 0.4, "top5": 0.5 + 0.1 * repeat, "calibration": bins}
             yield {"key": {**key, "repeat": repeat}, "status": "ok", "result": result}
+
+
+def test_recovery_grids() -> None:
+    sums = {"top1": 0.1, "top3": 0.2, "top5": 0.3, "recall": 0.42, "precision": 0.5, "calibration": [[0.0, 0.0, 0.0]]}
+    size = {"n": 64, "d": 4, "repeat": 0}
+    key = {"bench": "recovery", "model": "default", "kind": "captions", "prior": "default", **size}
+    points, many, few = tables.recovery_grids([{"key": key, "status": "ok", "result": sums}, *recovery_lines()])
+    assert points.head[-2:] == ("N = 64", "N = 1600")
+    assert [row[-2:] for row in points.rows] == [
+        ("20 / 40 / 55 (2)", "20 / 40 / 55 (2)"),
+        ("10 / 20 / 30 (1)", ""),
+        ("42 (1)", ""),
+        ("3 / 9 / 15", "3 / 9 / 15"),
+    ]
+    assert many.head[-2:] == few.head[-2:] == ("D = 1", "D = 4")
+    assert "N = 1600" in many.title
+    assert "N = 64" in few.title
 
 
 def word_lines() -> Iterator[Line]:
@@ -515,6 +556,7 @@ def test_exhaustive_search_finds_white_noise() -> None:
     lines: list[Line] = [{"key": k, "status": "ok", "result": r} for k, r in ((key, result), (asked, ranks))]
     bic, *_, network = recovery.exhaustive_summary(lines)
     assert bic["top5"] == 1.0
+    assert tables.exhaustive_grid(lines).rows[0][:5] == ("bic", "24", "1", "1", f"{100 * bic['top1']:.0f}")
     assert network["who"] == "net"
     assert (network["top1"], network["top3"]) == (0.0, 1.0)
 

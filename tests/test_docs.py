@@ -1,6 +1,7 @@
-"""What the README and the tutorial show runs as it is printed."""
+"""What the README and the tutorial show runs as it is printed, and the results are those of their commands."""
 
 import re
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -21,3 +22,10 @@ def test_the_python_of_a_page_runs(page: str) -> None:
     for block in blocks:
         code = re.sub(r"(X, y = load_diabetes.*\n)", rf"\1{few}", block)  # the whole table takes half a minute
         exec(code, names)
+
+
+def test_the_tables_of_the_results_are_those_of_their_lines() -> None:
+    docs = runpy.run_path(str(ROOT / "docs" / "tables.py"))
+    page = docs["PAGE"].read_text(encoding="utf-8")
+    assert len(docs["PRINTED"].findall(page)) > 5
+    assert docs["fresh"](page) == page, "python docs/tables.py writes them again"

@@ -38,6 +38,9 @@ Rows = Annotated[str, typer.Option("--rows", help="At most so many training rows
 Models = Annotated[str, typer.Option("--models", help="Checkpoints, with commas between.")]
 Methods = Annotated[str, typer.Option("--methods", help="With commas between; settings as name:a=1;b=2.")]
 Paper = Annotated[Path | None, typer.Option("--paper", help="Folder of the paper's numbers, as CSV.")]
+EXHAUSTIVE_ROWS = 200  # points up to which recovery is compared with fitting all words
+TABLES = "scores, differences, pairs, ranks, strategies, time, weights, targets, recovery or exhaustive."
+Some = Annotated[str | None, typer.Option("--methods", help="Only these, in this order, with commas between.")]
 DEFAULT_METHODS = "rbf-ard,rbf-ard-botorch,kitt"
 AsJson = Annotated[bool, typer.Option("--json", help="JSON lines instead of a table.")]
 
@@ -166,7 +169,10 @@ def recovery(
         str, typer.Option(help="Numbers of columns, with most and with fewest points.")
     ] = "1,2,4,8,16",
     exhaustive: Annotated[
-        int, typer.Option(help="Data sets on which all 34 words are fitted too, as --set says.", min=0)
+        int,
+        typer.Option(
+            help=f"Data sets of each size up to {EXHAUSTIVE_ROWS} on which all 34 words are fitted too.", min=0
+        ),
     ] = 0,
     options: Set = None,
     out: Out = Path("recovery.jsonl"),
@@ -180,7 +186,7 @@ def recovery(
     names = names_of(models) or []
     ns, ds = ([int(text) for text in names_of(each) or []] for each in (sizes, dimensions))
     cells = r.recovery_cells(r.sweep(names_of(kinds) or [], names_of(priors) or [], repeats, count, ns, ds), names)
-    for n in (64, 200) if exhaustive else ():
+    for n in [n for n in ns if n <= EXHAUSTIVE_ROWS] if exhaustive else ():
         cells += r.exhaustive_cells(r.Draw("words", "paper", n, 4), exhaustive, settings_of(options or []))
     lines = run_cells(cells, out, plan_of(jobs, "loky", None, True))
     print_rows(r.summary(lines), as_json, "recovery")
@@ -271,9 +277,10 @@ def fit(
 @app.command()
 def table(
     files: Annotated[list[Path], typer.Argument(help="Files of JSON lines.")],
-    kind: Annotated[str, typer.Option(help="scores, pairs, ranks, strategies, time, weights or targets.")] = "scores",
+    kind: Annotated[str, typer.Option(help=TABLES)] = "scores",
     measure: Annotated[str, typer.Option(help="nlpd or rmse.")] = "nlpd",
-    method: Annotated[str, typer.Option(help="For the kinds weights and targets: whose.")] = "kitt",
+    method: Annotated[str, typer.Option(help="For weights, differences and targets: whose.")] = "kitt",
+    methods: Some = None,
     rule: Annotated[str | None, typer.Option(help="paper, interpolation or extrapolation.")] = None,
     paper: Paper = None,
 ) -> None:
@@ -281,9 +288,11 @@ def table(
     from kitt.bench import tables as t
 
     lines = [line for line in read_lines(files) if rule is None or line["key"].get("rows") == rule]
+    lines = t.of_methods(lines, names) if (names := names_of(methods)) else lines
     folder = paper_folder(paper)
     grids = {
         "scores": lambda: t.score_grid(lines, measure, t.paper_columns(folder, f"{measure}.csv")),
+        "differences": lambda: t.difference_grid(lines, measure, method),
         "pairs": lambda: t.pairs_grid(lines, measure),
         "ranks": lambda: t.rank_grid(lines, measure),
         "strategies": lambda: t.strategies_grid(
@@ -294,8 +303,11 @@ def table(
         "targets": lambda: t.targets_grid(
             lines, {m: t.paper_columns(folder, f"{m}.csv") for m in ("nlpd", "rmse")}, method
         ),
+        "recovery": lambda: t.recovery_grids(lines),
+        "exhaustive": lambda: t.exhaustive_grid(lines),
     }
-    print(chosen(grids, kind, "table")().markdown())
+    found = chosen(grids, kind, "table")()
+    print("\n".join(grid.markdown() for grid in ([found] if isinstance(found, t.Grid) else found)))
 
 
 @app.command()
@@ -307,11 +319,14 @@ def figure(
     of: Annotated[str, typer.Option(help="For recovery: primitives, words or captions.")] = "primitives",
     prior: Annotated[str, typer.Option(help="For recovery: paper or default.")] = "paper",
     table: Annotated[str, typer.Option(help="For words: which table.")] = "yacht",
+    methods: Some = None,
 ) -> None:
     """A figure, drawn from the lines of a benchmark."""
     from kitt.bench import figures as f
+    from kitt.bench.tables import of_methods
 
     lines = read_lines(files or [])
+    lines = of_methods(lines, names) if (names := names_of(methods)) else lines
     drawings = {
         "recovery": lambda: f.recovery_figure(lines, of, prior),
         "reliability": lambda: f.reliability_figure(lines),

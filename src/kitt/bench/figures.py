@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 from kitt.bench.calibration import curves
 from kitt.bench.recovery import BINS, TOPS, calibration_error, exhaustive_summary, summary
 from kitt.bench.runner import Line
-from kitt.bench.tables import Scores, collect, mean_error, ranked_tables, table_names
+from kitt.bench.tables import Scores, collect, mean_error, ranked_tables, selection_seconds, table_names
 from kitt.errors import InvalidInputError, MissingExtraError
 from kitt.gp import draw
 from kitt.grammar import WORDS
@@ -112,8 +112,7 @@ def reliability_figure(lines: Sequence[Line]) -> Figure:
 
 def time_figure(lines: Sequence[Line]) -> Figure:
     """Seconds to choose a kernel, by table, on a logarithmic scale."""
-    scores = collect(lines, "select_seconds")
-    scores = {m: t for m, t in scores.items() if any(v > 0 for splits in t.values() for v in splits.values())}
+    scores = selection_seconds(lines)
     _need(scores, "kitt bench uci with methods that choose a kernel")
     figure, (ax,) = _figure(1, width=7)
     names = ranked_tables(scores)

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from dataclasses import fields as dataclass_fields
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,7 @@ class Draw:
             data = replace(data, words=PRIMITIVES, active="all")
         return data
 
+    @lru_cache(maxsize=1)  # noqa: B019 - one batch of all instances: the cells of a draw follow each other
     def batch(self) -> Batch:
         seed = zlib.crc32(f"recovery {self.kind} {self.prior} {self.n} {self.d} {self.repeat}".encode())
         return simulate(self.config, self.count, self.n, self.d, torch.Generator().manual_seed(seed))

@@ -52,11 +52,10 @@ def read_lines(files: Iterable[Path]) -> list[Line]:
 
 
 def paper_folder(given: Path | None) -> Path | None:
-    """The folder given, or the one beside this checkout, or none."""
+    """The folder given, if any."""
     if given is not None and not given.is_dir():
         raise InvalidInputError(f"expected a folder of the paper's numbers, got '{given}', where there is none")
-    beside = Path("../shared/data/paper")
-    return given or (beside if beside.is_dir() else None)
+    return given
 
 
 def chosen(options: Mapping[str, Callable[[], Any]], kind: str, what: str) -> Callable[[], Any]:

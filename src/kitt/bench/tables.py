@@ -7,6 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ import numpy as np
 from scipy.stats import rankdata, wilcoxon
 
 from kitt.baselines import METHODS
+from kitt.bench.recovery import KINDS, TOPS, exhaustive_summary, summary
 from kitt.bench.runner import Line
+from kitt.errors import InvalidInputError
 from kitt.grammar import WORDS
 
 Scores = dict[str, dict[str, dict[int, float]]]  # method -> table -> split -> value
@@ -53,6 +56,17 @@ def label(key: Mapping[str, Any]) -> str:
     """A method with the settings that differ from its own."""
     settings = ";".join(f"{name}={value}" for name, value in key.get("settings", {}).items())
     return key["method"] + (f":{settings}" if settings else "")
+
+
+def of_methods(lines: Sequence[Line], methods: Sequence[str]) -> list[Line]:
+    """The lines of some methods, in their order, behind those of none; a name stands for all settings."""
+    of_none = [line for line in lines if "method" not in line["key"]]
+    others = [line for line in lines if "method" in line["key"]]
+    found = [[line for line in others if name in (label(line["key"]), line["key"]["method"])] for name in methods]
+    if missing := [name for name, own in zip(methods, found, strict=True) if not own]:
+        there = ", ".join(dict.fromkeys(label(line["key"]) for line in others))
+        raise InvalidInputError(f"no lines of {', '.join(missing)}: there are some of {there or 'no method'}")
+    return [*of_none, *chain.from_iterable(found)]
 
 
 def collect(lines: Iterable[Line], measure: str, variant: str | None = None) -> Scores:
@@ -143,25 +157,59 @@ def digits(value: float) -> str:
     return "" if not math.isfinite(value) else f"{value:.2f}" if 0.1 <= abs(value) < 1000 else f"{value:.3g}"
 
 
-def cell_text(values: Mapping[int, float], failed: int = 0) -> str:
+def measured(mean: float, error: float, measure: str) -> str:
+    """Log densities to two decimals, whatever their size; all else, which has units, to three digits."""
+    texts = [f"{mean:.2f}", f"{error:.2f}"] if measure == "nlpd" else [f"{mean:#.3g}", f"{error:.2g}"]
+    return " ± ".join(texts[: 1 if math.isnan(error) else 2])
+
+
+def cell_text(values: Mapping[int, float], measure: str, failed: int = 0) -> str:
     lost = f", {failed} failed" if failed else ""
     if not values:
         return lost.removeprefix(", ")
     mean, error, count = mean_error(values.values())
-    return f"{digits(mean)} ± {digits(error) or '?'} ({count}{lost})"
+    return f"{measured(mean, error, measure)} ({count}{lost})"
+
+
+def _known(paper: Published | None, tables: Sequence[str]) -> Published:
+    """Those of the paper's columns that have a number for one of these tables."""
+    return {method: column for method, column in (paper or {}).items() if any(name in column for name in tables)}
 
 
 def score_grid(lines: Sequence[Line], measure: str, paper: Published | None = None, variant: str | None = None) -> Grid:
     """Mean ± standard error (number of splits), a row for each table and a column for each method."""
-    scores, lost, paper = collect(lines, measure, variant), failures(lines), paper or {}
+    scores, lost = collect(lines, measure, variant), failures(lines)
     methods = list(dict.fromkeys([*scores, *(method for method, _ in lost)]))
     names = list(dict.fromkeys([*table_names(scores), *(table for _, table in lost)]))
-    rows = []
+    paper, rows = _known(paper, names), []
     for name in names:
-        ours = [cell_text(scores.get(m, {}).get(name, {}), lost.get((m, name), 0)) for m in methods]
+        ours = [cell_text(scores.get(m, {}).get(name, {}), measure, lost.get((m, name), 0)) for m in methods]
         rows.append((name, *ours, *(paper[m].get(name, "") for m in paper)))
     title = f"{measure.upper()}, mean ± standard error (splits), lower is better"
     return Grid(title, ("table", *methods, *paper), tuple(rows))
+
+
+def difference_grid(lines: Sequence[Line], measure: str, method: str = "kitt") -> Grid:
+    """Every other method less one, on the splits that both have; a table with copies counts once, without them."""
+    scores = collect(lines, measure)
+    own, names, counted = scores.pop(method, {}), table_names(scores), ranked_tables(scores)
+    rows = []
+    for other, tables in scores.items():
+        gains = {t: paired(tables.get(t, {}), own.get(t, {})) for t in names}
+        means = {t: np.mean(gain) for t, gain in gains.items() if gain}
+        ahead = [means[t] > 0 for t in counted if t in means]
+        texts = (
+            f"{means[t]:{'+.2f' if measure == 'nlpd' else '+.2g'}} ({len(gains[t])})" if t in means else ""
+            for t in names
+        )
+        rows.append((other, f"{sum(ahead)} of {len(ahead)}", *texts))
+    title = f"{measure.upper()} less that of {method} on the same splits, mean (splits): what {method} gains"
+    return Grid(title, ("method", f"{method} is ahead on", *names), tuple(rows))
+
+
+def paired(a: Mapping[int, float], b: Mapping[int, float]) -> list[float]:
+    """Differences on the splits that both have."""
+    return [a[split] - b[split] for split in a if split in b]
 
 
 def compare(a: Mapping[str, Mapping[int, float]], b: Mapping[str, Mapping[int, float]], tables: Sequence[str]) -> Any:
@@ -169,10 +217,10 @@ def compare(a: Mapping[str, Mapping[int, float]], b: Mapping[str, Mapping[int, f
     wins = draws = losses = 0
     means = []
     for name in tables:
-        shared = [s for s in a.get(name, {}) if s in b.get(name, {})]
-        if not shared:
+        differences = paired(a.get(name, {}), b.get(name, {}))
+        if not differences:
             continue
-        mean, error, count = mean_error(a[name][s] - b[name][s] for s in shared)
+        mean, error, count = mean_error(differences)
         means.append(mean)
         if abs(mean) <= (error if count > 1 else 0.0):
             draws += 1
@@ -223,11 +271,12 @@ def strategies_grid(lines: Sequence[Line], paper: Published | None = None, measu
         scores[f"first @{model}"] = _last(of[f"kitt-e-top1@{model}"], measure) or _last(three, measure, "first")
         scores[f"three @{model}"] = _last(three, measure)
         scores[f"sums @{model}"] = _last(of[f"kitt-ed@{model}"], measure)
-    scores, paper = {who: own for who, own in scores.items() if own}, paper or {}
-    rows = [
-        (name, *(cell_text(own.get(name, {})) for own in scores.values()), *(paper[m].get(name, "") for m in paper))
-        for name in table_names(scores)
-    ]
+    scores = {who: own for who, own in scores.items() if own}
+    names, rows = table_names(scores), []
+    paper = _known(paper, names)
+    for name in names:
+        ours = (cell_text(own.get(name, {}), measure) for own in scores.values())
+        rows.append((name, *ours, *(paper[m].get(name, "") for m in paper)))
     return Grid(f"{measure.upper()} of the paper's strategies", ("table", *scores, *paper), tuple(rows))
 
 
@@ -242,7 +291,8 @@ EXHAUSTIVE = "all 34 words"
 
 def time_grid(lines: Sequence[Line], paper: Published | None = None) -> Grid:
     """Seconds to choose a kernel, and how many times as long tree search and the fits of all 34 words take."""
-    scores, paper = selection_seconds(lines), paper or {}
+    scores = selection_seconds(lines)
+    paper = _known(paper, table_names(scores))
     slow = [*[m for m in scores if m.startswith("tree-search")][:1], *(m for m in scores if m == EXHAUSTIVE)]
     rows = []
     for name in (name for name in table_names(scores) if not name.endswith(WITHOUT)):
@@ -283,7 +333,7 @@ def variant_grid(lines: Sequence[Line], measure: str, method: str) -> Grid:
     names = list(dict.fromkeys(name for line in own for name in line["result"]["variants"]))
     by_variant = {name: collect(own, measure, name).get(method, {}) for name in names}
     tables = list(dict.fromkeys(table for tables in by_variant.values() for table in tables))
-    rows = [(t, *(cell_text(by_variant[name].get(t, {})) for name in names)) for t in tables]
+    rows = [(t, *(cell_text(by_variant[name].get(t, {}), measure) for name in names)) for t in tables]
     return Grid(f"{measure.upper()} of {method} by weighting", ("table", *names), tuple(rows))
 
 
@@ -315,11 +365,10 @@ def _count(
     slack: float,
 ) -> tuple[str, str, str]:
     """Tables on which the mean difference over shared splits is at most `slack` of its standard errors."""
-    shared = [t for t in tables if set(own.get(t, {})) & set(other.get(t, {}))]
-    good = []
+    differences = {t: paired(own.get(t, {}), other.get(t, {})) for t in tables}
+    shared, good = [t for t in tables if differences[t]], []
     for table in shared:
-        splits = set(own[table]) & set(other[table])
-        mean, error, count = mean_error(own[table][s] - other[table][s] for s in splits)
+        mean, error, count = mean_error(differences[table])
         if mean <= (slack * error if count > 1 else 0.0):
             good.append(table)
     return str(len(good)), str(len(shared)), _lacking(shared, good)
@@ -327,3 +376,43 @@ def _count(
 
 def _lacking(shared: Sequence[str], good: Sequence[str]) -> str:
     return ", ".join(table for table in shared if table not in good)
+
+
+# --- recovery --------------------------------------------------------------------------------------------------------
+
+
+def recovery_grids(lines: Sequence[Line]) -> list[Grid]:
+    """Percent of data sets whose word or sum is the first, among the first three, five: by N at D = 4, and by D."""
+    rows = sorted(summary(lines), key=lambda row: (KINDS.index(row["kind"]), row["prior"], row["model"]))
+    sizes = sorted({row["n"] for row in rows})
+    sweeps = [("D = 4", "n", [row for row in rows if row["d"] == 4])]
+    sweeps += [
+        (f"N = {n}", "d", [row for row in rows if row["n"] == n]) for n in dict.fromkeys((*sizes[-1:], *sizes[:1]))
+    ]
+    return [_sweep_grid(title, axis, own) for title, axis, own in sweeps]
+
+
+def _sweep_grid(title: str, axis: str, rows: Sequence[Mapping[str, Any]]) -> Grid:
+    places = sorted({row[axis] for row in rows})
+    cells: dict[tuple[str, ...], dict[int, str]] = defaultdict(dict)
+    for row in rows:
+        single = row["kind"] != "captions"
+        tops, who = " / ".join(f"{100 * row[f'top{k}']:.0f}" for k in TOPS), (row["kind"], row["prior"], row["model"])
+        cells[*who, "the word" if single else "the sum"][row[axis]] = f"{tops} ({row['repeats']})"
+        if not single:
+            cells[*who, "of its words"][row[axis]] = f"{100 * row['recall']:.0f} ({row['repeats']})"
+    chance = " / ".join(f"{100 * k / len(WORDS):.0f}" for k in TOPS)
+    cells["words or primitives", "", "random choice", "the word"] = dict.fromkeys(places, chance)
+    head = ("of", "prior", "network", "names", *(f"{axis.upper()} = {place}" for place in places))
+    texts = tuple((*key, *(own.get(place, "") for place in places)) for key, own in cells.items())
+    return Grid(f"recovery, {title}: percent within the first 1 / 3 / 5 (repeats)", head, texts)
+
+
+def exhaustive_grid(lines: Sequence[Line]) -> Grid:
+    """The same, of networks and of fitting all words, on the data sets to which all words were fitted."""
+    rows = [
+        (row["who"], str(row["n"]), str(row["d"]), str(row["count"]), *(f"{100 * row[f'top{k}']:.0f}" for k in TOPS))
+        for row in exhaustive_summary(lines)
+    ]
+    head = ("who", "N", "D", "data sets", *(f"top {k}" for k in TOPS))
+    return Grid("recovery beside fits of all 34 words, percent", head, tuple(rows))
