@@ -230,6 +230,28 @@ def test_the_period_of_a_tide_is_found_in_short_and_long_series(days, step):
     assert period == pytest.approx(12.42, rel=0.01)
 
 
+def test_the_period_of_a_series_with_a_dip_is_not_that_of_its_harmonics():
+    """Months of which two are low, half a year apart: the spectrum is highest at a fraction of the year."""
+    rng = np.random.default_rng(0)
+    month = np.arange(200)
+    y = -4.0 * (month % 12 == 7) - 2.0 * (month % 12 == 1) + 0.02 * month + 0.3 * rng.normal(size=200)
+    model = fit("Linear + Periodic", Dataset.from_arrays(month[:, None], y), random_state=0)
+    (period,) = np.array(model.kernel.parameters["Periodic[0].period"]) * model.kernel.standardiser.x_scale
+    assert period == pytest.approx(12, rel=0.01)
+
+
+@pytest.mark.parametrize("text", ["RBF", "Matern52", "Matern32*Periodic", "RBF*Cosine"])
+def test_a_short_lengthscale_of_a_long_series_is_found(text):
+    """Eleven-year waves that drift, over four centuries, of which a random hundred years show nothing."""
+    rng = np.random.default_rng(0)
+    year = np.arange(320)
+    phase = 2 * np.pi * year / 11 + 0.25 * rng.normal(size=320).cumsum()
+    data = Dataset.from_arrays(year[:, None], np.cos(phase) + 0.1 * rng.normal(size=320))
+    found = [fit(text, data, random_state=seed) for seed in range(3)]
+    assert min(model.log_marginal_likelihood for model in found) > -220  # noise alone: -453
+    assert found[0].predict([[100.5]])[0] == pytest.approx(np.cos(phase[100:102].mean()), abs=0.5)
+
+
 def test_no_period_is_invented_between_few_levels():
     rng = np.random.default_rng(0)
     age = rng.choice([1.0, 3, 7, 14, 28, 56, 90, 180, 365], size=120)

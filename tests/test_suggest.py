@@ -10,7 +10,7 @@ import kitt
 from kitt.errors import FitError, InvalidInputError
 from kitt.fit import Fitter
 from kitt.grammar import Expression
-from kitt.grow import FAMILIES, MORE, STEPS, grow
+from kitt.grow import FAMILIES, MORE, SERIES, STEPS, grow
 from kitt.mixture import evidence
 from kitt.suggest import Options, as_dataset, suggest_dataset
 
@@ -106,6 +106,14 @@ def test_a_family_that_the_network_missed_is_found() -> None:
         grown.append(str(expression))
         fitter.attempt(expression)
     assert "RBF*Cosine" in grown
+
+
+def test_a_single_column_is_also_tried_as_trend_season_and_rest() -> None:
+    month = np.arange(60.0)
+    y = 0.002 * month**2 + (1 + 0.02 * month) * np.sin(2 * np.pi * month / 12)
+    model = kitt.suggest(month[:, None], y, fit=True, random_state=0, fit_options=QUICK).fitted
+    tried = [frozenset(kernel.expression) for kernel in model.kernels]
+    assert all(frozenset(series) in tried for series in SERIES)
 
 
 def test_progress_is_told() -> None:

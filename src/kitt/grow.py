@@ -2,7 +2,7 @@
 
 Four more fits, each built on what was found so far: the first two captions as one sum; a word of another family, if a few
 hundred rows speak for it more than for any caption; the best kernel with one more word, that for which those rows speak
-most; the best kernel with noise that changes.
+most; the best kernel with noise that changes. A single column is often time, so there are two more: trend, season and rest.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from kitt.fit import Fitter
 from kitt.grammar import Expression, Word, parse
 from kitt.mixture import evidence
 
-STEPS = 4  # at most
+STEPS = 6  # at most
 FAMILIES = tuple(map(parse, ("Matern12", "Linear*Matern32", "Matern52*Periodic", "RBF*Cosine")))  # their boldest words
 MORE = parse("RBF + Matern52 + Matern12 + RBF*Cosine").words  # that may be added: with few parameters, and unlike
+SEASONS = ("Linear*Periodic", "Matern32*Periodic")  # that grows, that drifts
+SERIES = tuple(parse(f"Linear*Linear + {season} + Matern12") for season in SEASONS)
 LOUDER = parse("Linear*White").words  # noise that changes with the inputs
 
 
@@ -35,6 +37,8 @@ def grow(said: Sequence[Expression], fitter: Fitter) -> Iterator[Expression]:
     rival = max(FAMILIES, key=fitter.glance)
     if fitter.glance(rival) > max(fitter.glance(expression) for expression, _ in fitter.fitted):
         yield from new(rival.words)
+    for series in SERIES if fitter.table.X.shape[1] == 1 else ():
+        yield from new(series.words)
     best = _best(fitter)
     longer = [Expression((*best, word)) for word in MORE if word not in best]
     yield from new(max(longer, key=fitter.glance).words)

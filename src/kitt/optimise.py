@@ -24,7 +24,7 @@ from kitt.grammar import Expression, Word, parse
 from kitt.kernels import Kernel
 from kitt.objective import DENSE, Budget, DeadlineError, FitConfig, Objective, Table
 from kitt.priors import Parameter
-from kitt.starts import Profile, extended, first
+from kitt.starts import Profile, extended, first, reference
 from kitt.threads import threads_for
 
 _SCORED_ROWS = 100  # on which all draws and guesses are compared
@@ -140,12 +140,16 @@ class Search:
         return torch.Generator().manual_seed(zlib.crc32(f"{self.seed} {purpose}".encode()))
 
     def profile(self, budget: Budget) -> Profile:
-        """Lengthscales, variance and noise from a Matern52, which is what most words resemble most."""
+        """Lengthscales, variance and noise from a Matern52, which is what most words resemble most.
+
+        Where rows lie close enough to show what is short, a hundred of them do not.
+        """
         if self._profile is None:
             crude = Profile.of(self.table.X, self.table.y, self.table.shortest, self.generator("profile"))
-            best = self._climb(_REFERENCE, first(_REFERENCE.words[0], crude), budget)[0]
+            rows, shortest = (self.table, 1e-3) if crude.is_dense else (self.few, 0.05)
+            best = self._climb(_REFERENCE, reference(_REFERENCE.words[0], crude), budget, rows)[0]
             values = Kernel(_REFERENCE, self.table.X.shape[1]).unflatten(best)
-            lengthscale = values["Matern52[0].lengthscale"].clamp(0.05, 50.0)
+            lengthscale = values["Matern52[0].lengthscale"].clamp(shortest, 50.0)
             self._profile = crude.refined(lengthscale, float(values["Matern52.variance"]), float(values["noise"]))
         return self._profile
 
@@ -179,7 +183,7 @@ class Search:
         objective = Objective(expression, self.table, self.guide)
         starts = torch.cat([guesses, objective.prior.sample(self.config.draws, generator)])
         tried = []
-        for start in self._promising(objective, self._climb(expression, starts, budget), budget):
+        for start in self._promising(objective, self._climb(expression, starts, budget, self.few), budget):
             with suppress(FitError):
                 tried.append(maximise(objective, start, _TRIAL, tolerance, budget))
         if not tried:
@@ -203,9 +207,9 @@ class Search:
             best = max(best, climb(other), key=lambda s: s.value)
         return best
 
-    def _climb(self, expression: Expression, starts: Tensor, budget: Budget) -> Tensor:
-        """The best starts on a hundred rows, and how far they climb there, all together, in a few steps: best first."""
-        objective = Objective(expression, self.few, self.guide)
+    def _climb(self, expression: Expression, starts: Tensor, budget: Budget, rows: Table) -> Tensor:
+        """The best starts on some rows, and how far they climb there, all together, in a few steps: best first."""
+        objective = Objective(expression, rows, self.guide)
 
         def evaluate(thetas: Tensor) -> tuple[Tensor, Tensor]:
             budget.evaluations += len(thetas)

@@ -21,6 +21,9 @@ from kitt.priors import Cauchy, Context, Distribution, Parameter, Preset
 Factor = dict[Parameter, Tensor]  # constrained values (D,) of one factor of a word
 _FREQUENCIES = 256  # of each column's spectrum, and more where columns are few
 _WAVES = 2048  # plane waves tried
+_DENSE_COLUMNS = 2
+_LADDER = (1, 4, 16, 64)  # in so few columns, lengthscales tried are so much shorter than the table
+_MULTIPLES = (2, 3, 4, 6)  # and periods so much longer than the strongest
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,11 @@ class Profile:
     periods: Tensor  # (D,) of the highest peak of each column's spectrum
     strongest: int  # the column with the highest peak of all
     waves: Tensor  # (3, D) frequencies of the strongest plane waves
+
+    @property
+    def is_dense(self) -> bool:
+        """Of so few columns that rows lie close together, and what is short or comes again can be told."""
+        return self.X.shape[1] <= _DENSE_COLUMNS
 
     @classmethod
     def of(cls, X: Tensor, y: Tensor, shortest: Tensor, generator: torch.Generator) -> Profile:
@@ -161,11 +169,19 @@ def _stationary(profile: Profile) -> Iterator[tuple[bool, Factor]]:
 
 
 def _periodic(profile: Profile) -> Iterator[tuple[bool, Factor]]:
-    """With a long period p, Periodic is an RBF of lengthscale l p / π; so columns without a period can have that."""
+    """With a long period p, Periodic is an RBF of lengthscale l p / π; so columns without a period can have that.
+
+    The highest peak may be that of a harmonic: a series of months whose August is low has one at half a year, and less.
+    """
     long = torch.full_like(profile.periods, 8.0)
-    one = long.clone()
-    one[profile.strongest] = profile.periods[profile.strongest]
-    for period in (long, one, profile.periods):
+    longest = (profile.X.amax(0) - profile.X.amin(0))[profile.strongest] / 1.5
+    periods = [long]
+    for multiple in (1, *(_MULTIPLES if profile.is_dense else ())):
+        one = long.clone()
+        one[profile.strongest] = multiple * profile.periods[profile.strongest]
+        if multiple == 1 or one[profile.strongest] < longest:
+            periods.append(one)
+    for period in (*periods, profile.periods):
         smooth = profile.lengthscale * math.pi / 8.0
         lengthscale = torch.where(period == 8.0, smooth, smooth.clamp_min(0.7))
         yield True, {Parameter.PERIOD: period, Parameter.LENGTHSCALE: lengthscale}
@@ -214,6 +230,12 @@ def first(word: Word, profile: Profile) -> Tensor:
     shapes = guesses(word, profile, min(max(profile.variance, 0.5), 10.0))
     levels = (profile.noise, 0.01, 0.1)
     return torch.cat([torch.cat([shapes, noise_raw(s2).expand(len(shapes), 1)], 1) for s2 in levels])
+
+
+def reference(word: Word, crude: Profile) -> Tensor:
+    """Starts for the word that refines a crude profile."""
+    ladder = _LADDER if crude.is_dense else (1,)
+    return torch.cat([first(word, replace(crude, lengthscale=crude.lengthscale / rung)) for rung in ladder])
 
 
 def extended(head: Tensor, word: Word, profile: Profile, residual: Tensor, generator: torch.Generator) -> Tensor:
