@@ -23,7 +23,9 @@ _FREQUENCIES = 256  # of each column's spectrum, and more where columns are few
 _WAVES = 2048  # plane waves tried
 _DENSE_COLUMNS = 2
 _LADDER = (1, 4, 16, 64)  # in so few columns, lengthscales tried are so much shorter than the table
-_MULTIPLES = (2, 3, 4, 6)  # and periods so much longer than the strongest
+_WAVE = 0.7  # lengthscale at which Periodic is about a wave
+_SURE = 10.0  # difference of BIC that leaves no doubt
+_MULTIPLES = (2, 3, 4, 5, 6)  # and periods so much longer than that of the highest peak
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ class Profile:
     growth: Tensor  # (D,) correlation of the size of the residual with each column
     periods: Tensor  # (D,) of the highest peak of each column's spectrum
     strongest: int  # the column with the highest peak of all
+    season: float  # its period, of which that peak may be a harmonic
     waves: Tensor  # (3, D) frequencies of the strongest plane waves
 
     @property
@@ -85,7 +88,10 @@ class Profile:
         """Crude: a lengthscale of the size of the table. `refined` knows better."""
         D = X.shape[1]
         beta, residual = _regression([X], y)
-        power, frequency = _spectrum(X, _regression([X, X**2, X**3], y)[1], shortest)
+        rest = _regression([X, X**2, X**3], y)[1]
+        power, frequency = _spectrum(X, rest, shortest)
+        strongest = int(power.argmax())
+        peak = float(1 / frequency[strongest])
         return cls(
             X=X,
             shortest=shortest,
@@ -95,7 +101,8 @@ class Profile:
             slope=beta[:-1] ** 2 + 1e-3,
             growth=_correlation(X, residual.abs()),
             periods=1 / frequency,
-            strongest=int(power.argmax()),
+            strongest=strongest,
+            season=_season(X[:, strongest], rest, peak) if D <= _DENSE_COLUMNS else peak,
             waves=_plane_waves(X, residual, frequency, generator),
         )
 
@@ -140,6 +147,27 @@ def _power(X: Tensor, r: Tensor, frequency: Tensor) -> Tensor:
     return (phase.cos() @ r).square() + (phase.sin() @ r).square()
 
 
+def _season(x: Tensor, r: Tensor, peak: float) -> float:
+    """The period of the highest peak, or one of which that is a harmonic, as in months of which one is low every year.
+
+    A multiple must earn its further waves by BIC, and more than waves between them would: else it is no season.
+    """
+
+    def cost(waves: Tensor) -> float:
+        phase = 2 * math.pi * x[:, None] * waves / peak
+        error = _regression([phase.cos(), phase.sin()], r)[1].square().mean().clamp_min(1e-12)
+        return float(len(r) * error.log()) + 2 * len(waves) * math.log(len(r))
+
+    whole = torch.tensor([1.0, 2.0], dtype=x.dtype)
+    best, least = 1, cost(whole)
+    for multiple in (m for m in _MULTIPLES if 1.5 * m * peak < x.amax() - x.amin()):
+        further = torch.tensor([k for k in range(1, 2 * multiple) if k != multiple], dtype=x.dtype)
+        ours, *between = (cost(torch.cat([whole, (further + shift) / multiple])) for shift in (0.0, -0.5, 0.5))
+        if ours < min(least, *between) - _SURE:
+            best, least = multiple, ours
+    return best * peak
+
+
 def _plane_waves(X: Tensor, r: Tensor, peaks: Tensor, generator: torch.Generator) -> Tensor:
     """Frequencies (3, D) of the waves cos(2π w·x) that explain most of r: of random ones and one along each column."""
     D = X.shape[1]
@@ -169,21 +197,14 @@ def _stationary(profile: Profile) -> Iterator[tuple[bool, Factor]]:
 
 
 def _periodic(profile: Profile) -> Iterator[tuple[bool, Factor]]:
-    """With a long period p, Periodic is an RBF of lengthscale l p / π; so columns without a period can have that.
-
-    The highest peak may be that of a harmonic: a series of months whose August is low has one at half a year, and less.
-    """
-    long = torch.full_like(profile.periods, 8.0)
-    longest = (profile.X.amax(0) - profile.X.amin(0))[profile.strongest] / 1.5
-    periods = [long]
-    for multiple in (1, *(_MULTIPLES if profile.is_dense else ())):
-        one = long.clone()
-        one[profile.strongest] = multiple * profile.periods[profile.strongest]
-        if multiple == 1 or one[profile.strongest] < longest:
-            periods.append(one)
-    for period in (*periods, profile.periods):
-        smooth = profile.lengthscale * math.pi / 8.0
-        lengthscale = torch.where(period == 8.0, smooth, smooth.clamp_min(0.7))
+    """With a long period p, Periodic is an RBF of lengthscale l p / π; so columns without a period can have that."""
+    long, smooth = torch.full_like(profile.periods, 8.0), profile.lengthscale * math.pi / 8.0
+    peak, season = long.clone(), long.clone()
+    peak[profile.strongest], season[profile.strongest] = profile.periods[profile.strongest], profile.season
+    shapes = [(p, torch.where(p == 8.0, smooth, smooth.clamp_min(_WAVE))) for p in (long, peak, profile.periods)]
+    if (multiple := profile.season / float(peak[profile.strongest])) > 1.5:  # with as much detail as its harmonic has
+        shapes.append((season, torch.where(season == 8.0, smooth, _WAVE / multiple)))
+    for period, lengthscale in shapes:
         yield True, {Parameter.PERIOD: period, Parameter.LENGTHSCALE: lengthscale}
     yield False, {Parameter.PERIOD: long, Parameter.LENGTHSCALE: 10 * profile.lengthscale.clamp_min(1.0)}
 
