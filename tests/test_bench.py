@@ -602,8 +602,37 @@ def test_commands(tmp_path: Path, checkpoint: str) -> None:
     kitt("uci", *shared, "--out", uci, "--methods", "rbf-ard,rbf-ard-botorch")
     assert "| small |" in kitt("table", uci)
     assert "rbf-ard-botorch" in kitt("table", uci, "--kind", "ranks")
+    alone = kitt("table", uci, "--kind", "differences", "--method", "rbf-ard", "--methods", "rbf-ard-botorch,rbf-ard")
+    assert "| rbf-ard-botorch | " in alone
+    recovered = str(tmp_path / "recovery.jsonl")
+    size = [
+        "--kinds",
+        "words",
+        "--priors",
+        "paper",
+        "--repeats",
+        "1",
+        "--count",
+        "4",
+        "--sizes",
+        "24",
+        "--dimensions",
+        "1",
+    ]
+    kitt("recovery", "--models", checkpoint, *size, "--jobs", "0", "--out", recovered)
+    kitt("recovery", "--models", "", *size, "--exhaustive", "1", *quick, "--jobs", "0", "--out", recovered)
+    assert "N = 24" in kitt("table", recovered, "--kind", "recovery")
+    assert "| bic | 24 | 4 | 1 |" in kitt("table", recovered, "--kind", "exhaustive")
+    lost = kitt("costs", "--count", "1", *quick, "--jobs", "0", "--json", "--out", str(tmp_path / "costs.jsonl"))
+    assert {json.loads(row)["word"] for row in lost.splitlines()} == {str(word) for word in WORDS}
     kitt("figure", "scores", uci, "--out", str(tmp_path / "scores.svg"))
     assert (tmp_path / "scores.svg").exists()
-    for bad in (["table", "nowhere.jsonl"], ["table", uci, "--kind", "x"], ["figure", "x"], ["uci", "--methods", "x"]):
+    for bad in (
+        ["table", "nowhere.jsonl"],
+        ["table", uci, "--kind", "x"],
+        ["table", uci, "--methods", "x"],
+        ["figure", "x"],
+        ["uci", "--methods", "x"],
+    ):
         with pytest.raises(InvalidInputError):
             cli.invoke(app, bad, catch_exceptions=False)
