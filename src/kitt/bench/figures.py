@@ -126,7 +126,8 @@ def nlpd_figure(lines: Sequence[Line], measure: str = "nlpd") -> Figure:
     scores = collect(lines, measure)
     _need(scores, "kitt bench uci")
     names, methods = table_names(scores), list(scores)
-    figure, axes = _figure(min(4, len(names)), math.ceil(len(names) / 4), 3.6, 0.8 + 0.26 * len(methods))
+    columns = min(3 if len(names) % 3 == 0 else 4, len(names))
+    figure, axes = _figure(columns, math.ceil(len(names) / columns), 3.6, 0.8 + 0.26 * len(methods))
     for ax, name in zip(axes, names, strict=False):
         for place, method in enumerate(methods):
             if values := scores[method].get(name):
