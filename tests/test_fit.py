@@ -252,6 +252,17 @@ def test_a_short_lengthscale_of_a_long_series_is_found(text):
     assert found[0].predict([[100.5]])[0] == pytest.approx(np.cos(phase[100:102].mean()), abs=0.5)
 
 
+def test_a_season_on_a_trend_is_found_in_a_long_series():
+    """Not only what is short: forty seasons, on a trend as long as the series."""
+    rng = np.random.default_rng(0)
+    year = np.linspace(0, 40, 330)
+    y = 0.03 * year**2 + np.sin(2 * np.pi * year) + 0.1 * rng.normal(size=330)
+    model = fit("Matern32*Periodic", Dataset.from_arrays(year[:, None], y), random_state=0)
+    (period,) = np.array(model.kernel.parameters["Matern32*Periodic[1].period"]) * model.kernel.standardiser.x_scale
+    assert period == pytest.approx(1, rel=0.02)
+    assert model.predict([[40.25]])[0] > model.predict([[40.75]])[0] + 1
+
+
 def test_no_period_is_invented_between_few_levels():
     rng = np.random.default_rng(0)
     age = rng.choice([1.0, 3, 7, 14, 28, 56, 90, 180, 365], size=120)

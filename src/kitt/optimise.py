@@ -24,7 +24,7 @@ from kitt.grammar import Expression, Word, parse
 from kitt.kernels import Kernel
 from kitt.objective import DENSE, Budget, DeadlineError, FitConfig, Objective, Table
 from kitt.priors import Parameter
-from kitt.starts import Profile, extended, first, reference
+from kitt.starts import Profile, extended, first, ladder
 from kitt.threads import threads_for
 
 _SCORED_ROWS = 100  # on which all draws and guesses are compared
@@ -140,17 +140,18 @@ class Search:
         return torch.Generator().manual_seed(zlib.crc32(f"{self.seed} {purpose}".encode()))
 
     def profile(self, budget: Budget) -> Profile:
-        """Lengthscales, variance and noise from a Matern52, which is what most words resemble most.
-
-        Where rows lie close enough to show what is short, a hundred of them do not.
-        """
+        """Lengthscales, variance and noise from a Matern52, which is what most words resemble most."""
         if self._profile is None:
             crude = Profile.of(self.table.X, self.table.y, self.table.shortest, self.generator("profile"))
-            rows, shortest = (self.table, 1e-3) if crude.is_dense else (self.few, 0.05)
-            best = self._climb(_REFERENCE, reference(_REFERENCE.words[0], crude), budget, rows)[0]
-            values = Kernel(_REFERENCE, self.table.X.shape[1]).unflatten(best)
-            lengthscale = values["Matern52[0].lengthscale"].clamp(shortest, 50.0)
-            self._profile = crude.refined(lengthscale, float(values["Matern52.variance"]), float(values["noise"]))
+            word, kernel = _REFERENCE.words[0], Kernel(_REFERENCE, self.table.X.shape[1])
+            values = kernel.unflatten(self._climb(_REFERENCE, first(word, crude), budget, self.few)[0])
+            lengthscale, detail = values["Matern52[0].lengthscale"].clamp(0.05, 50.0), None
+            if crude.is_dense:
+                best = self._climb(_REFERENCE, ladder(word, crude), budget, self.table)[0]
+                detail = kernel.unflatten(best)["Matern52[0].lengthscale"].clamp(1e-3, 50.0)
+            self._profile = crude.refined(
+                lengthscale, float(values["Matern52.variance"]), float(values["noise"]), detail
+            )
         return self._profile
 
     def solutions(self, words: tuple[Word, ...], budget: Budget) -> list[Solution]:
@@ -183,7 +184,10 @@ class Search:
         objective = Objective(expression, self.table, self.guide)
         starts = torch.cat([guesses, objective.prior.sample(self.config.draws, generator)])
         tried = []
-        for start in self._promising(objective, self._climb(expression, starts, budget, self.few), budget):
+        points = self._climb(expression, starts, budget, self.few)
+        if self.profile(budget).is_dense:  # a hundred rows do not show what is short
+            points = torch.cat([points, objective.clamp(guesses)])
+        for start in self._promising(objective, points, budget):
             with suppress(FitError):
                 tried.append(maximise(objective, start, _TRIAL, tolerance, budget))
         if not tried:

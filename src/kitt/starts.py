@@ -68,7 +68,8 @@ class Profile:
 
     X: Tensor  # (N, D)
     shortest: Tensor  # (D,) periods that the whole table can show
-    lengthscale: Tensor  # (D,) of a Matern52 on the table
+    lengthscale: Tensor  # (D,) of a Matern52 on a hundred of the rows
+    detail: Tensor | None  # (D,) of one on all of them, where rows lie close enough to show what is short
     variance: float
     noise: float
     slope: Tensor  # (D,) squared coefficients of a linear regression
@@ -96,6 +97,7 @@ class Profile:
             X=X,
             shortest=shortest,
             lengthscale=X.new_full((D,), 1.5 * math.sqrt(D)),
+            detail=None,
             variance=1.0,
             noise=_neighbour_noise(X, y),
             slope=beta[:-1] ** 2 + 1e-3,
@@ -106,8 +108,12 @@ class Profile:
             waves=_plane_waves(X, residual, frequency, generator),
         )
 
-    def refined(self, lengthscale: Tensor, variance: float, noise: float) -> Profile:
-        return replace(self, lengthscale=lengthscale, variance=variance, noise=noise)
+    def refined(self, lengthscale: Tensor, variance: float, noise: float, detail: Tensor | None) -> Profile:
+        return replace(self, lengthscale=lengthscale, variance=variance, noise=noise, detail=detail)
+
+    def widened(self, factor: float) -> Profile:
+        detail = None if self.detail is None else factor * self.detail
+        return replace(self, lengthscale=factor * self.lengthscale, detail=detail)
 
 
 def _regression(features: list[Tensor], y: Tensor) -> tuple[Tensor, Tensor]:
@@ -193,6 +199,8 @@ def _linear(profile: Profile) -> Iterator[tuple[bool, Factor]]:
 def _stationary(profile: Profile) -> Iterator[tuple[bool, Factor]]:
     for factor in (1.0, 2.5):
         yield True, {Parameter.LENGTHSCALE: factor * profile.lengthscale}
+    if profile.detail is not None:
+        yield True, {Parameter.LENGTHSCALE: profile.detail}
     yield False, {Parameter.LENGTHSCALE: 10 * profile.lengthscale.clamp_min(1.0)}
 
 
@@ -204,6 +212,8 @@ def _periodic(profile: Profile) -> Iterator[tuple[bool, Factor]]:
     shapes = [(p, torch.where(p == 8.0, smooth, smooth.clamp_min(_WAVE))) for p in (long, peak, profile.periods)]
     if (multiple := profile.season / float(peak[profile.strongest])) > 1.5:  # with as much detail as its harmonic has
         shapes.append((season, torch.where(season == 8.0, smooth, _WAVE / multiple)))
+    if profile.detail is not None:
+        shapes.append((long, profile.detail * math.pi / 8.0))
     for period, lengthscale in shapes:
         yield True, {Parameter.PERIOD: period, Parameter.LENGTHSCALE: lengthscale}
     yield False, {Parameter.PERIOD: long, Parameter.LENGTHSCALE: 10 * profile.lengthscale.clamp_min(1.0)}
@@ -226,7 +236,7 @@ def _options(primitive: Primitive, profile: Profile) -> list[tuple[bool, Factor]
 def guesses(word: Word, profile: Profile, variance: float) -> Tensor:
     """Unconstrained parameters of one word, (G, P), with the given mean variance over the points."""
     kernel = Kernel(Expression((word,)), profile.X.shape[1])
-    widened = replace(profile, lengthscale=profile.lengthscale * math.sqrt(max(word.bandwidth_factors, 1)))
+    widened = profile.widened(math.sqrt(max(word.bandwidth_factors, 1)))
     options = [_options(primitive, widened) for primitive in word.factors]
     rows = []
     for choice in product(*options):
@@ -253,16 +263,15 @@ def first(word: Word, profile: Profile) -> Tensor:
     return torch.cat([torch.cat([shapes, noise_raw(s2).expand(len(shapes), 1)], 1) for s2 in levels])
 
 
-def reference(word: Word, crude: Profile) -> Tensor:
-    """Starts for the word that refines a crude profile."""
-    ladder = _LADDER if crude.is_dense else (1,)
-    return torch.cat([first(word, replace(crude, lengthscale=crude.lengthscale / rung)) for rung in ladder])
+def ladder(word: Word, crude: Profile) -> Tensor:
+    """Starts for a word alone whose lengthscales are shorter and shorter."""
+    return torch.cat([first(word, crude.widened(1 / rung)) for rung in _LADDER])
 
 
 def extended(head: Tensor, word: Word, profile: Profile, residual: Tensor, generator: torch.Generator) -> Tensor:
     """Starts for a sum whose words but the last are solved by `head`: the last as the residual suggests, (S, P)."""
     left = Profile.of(profile.X, residual, profile.shortest, generator)
-    left = left.refined(profile.lengthscale, profile.variance, profile.noise)
+    left = left.refined(profile.lengthscale, profile.variance, profile.noise, profile.detail)
     s2 = float(Parameter.NOISE.constrain(head[-1]))
     rows = []
     shares = ((0.5, 0.5), (0.2, 0.01), (1.0, 0.01), (5.0, 0.01)) if word.is_noise else ((0.1, 1.0), (1.0, 0.5))
