@@ -159,7 +159,7 @@ def digits(value: float) -> str:
 
 def measured(mean: float, error: float, measure: str) -> str:
     """Log densities to two decimals, whatever their size; all else, which has units, to three digits."""
-    texts = [f"{mean:.2f}", f"{error:.2f}"] if measure == "nlpd" else [f"{mean:#.3g}", f"{error:.2g}"]
+    texts = [f"{mean:.2f}", f"{error:.2f}"] if measure == "nlpd" else [f"{mean:#.3g}".rstrip("."), f"{error:.2g}"]
     return " ± ".join(texts[: 1 if math.isnan(error) else 2])
 
 
