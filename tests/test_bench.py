@@ -366,10 +366,12 @@ def recovery_lines() -> Iterator[Line]:
 
 
 def test_recovery_grids() -> None:
+    from kitt.bench import recovery
+
     sums = {"top1": 0.1, "top3": 0.2, "top5": 0.3, "recall": 0.42, "precision": 0.5, "calibration": [[0.0, 0.0, 0.0]]}
     size = {"n": 64, "d": 4, "repeat": 0}
     key = {"bench": "recovery", "model": "default", "kind": "captions", "prior": "default", **size}
-    points, many, few = tables.recovery_grids([{"key": key, "status": "ok", "result": sums}, *recovery_lines()])
+    points, many, few = recovery.recovery_grids([{"key": key, "status": "ok", "result": sums}, *recovery_lines()])
     assert points.head[-2:] == ("N = 64", "N = 1600")
     assert [row[-2:] for row in points.rows] == [
         ("20 / 40 / 55 (2)", "20 / 40 / 55 (2)"),
@@ -556,7 +558,7 @@ def test_exhaustive_search_finds_white_noise() -> None:
     lines: list[Line] = [{"key": k, "status": "ok", "result": r} for k, r in ((key, result), (asked, ranks))]
     bic, *_, network = recovery.exhaustive_summary(lines)
     assert bic["top5"] == 1.0
-    assert tables.exhaustive_grid(lines).rows[0][:5] == ("bic", "24", "1", "1", f"{100 * bic['top1']:.0f}")
+    assert recovery.exhaustive_grid(lines).rows[0][:5] == ("bic", "24", "1", "1", f"{100 * bic['top1']:.0f}")
     assert network["who"] == "net"
     assert (network["top1"], network["top3"]) == (0.0, 1.0)
 

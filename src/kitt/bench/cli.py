@@ -285,10 +285,10 @@ def table(
     paper: Paper = None,
 ) -> None:
     """A table in Markdown, beside the paper's columns."""
+    from kitt.bench import recovery as r
     from kitt.bench import tables as t
 
-    lines = [line for line in read_lines(files) if rule is None or line["key"].get("rows") == rule]
-    lines = t.of_methods(lines, names) if (names := names_of(methods)) else lines
+    lines = [line for line in read_lines(files, methods) if rule is None or line["key"].get("rows") == rule]
     folder = paper_folder(paper)
     grids = {
         "scores": lambda: t.score_grid(lines, measure, t.paper_columns(folder, f"{measure}.csv")),
@@ -303,8 +303,8 @@ def table(
         "targets": lambda: t.targets_grid(
             lines, {m: t.paper_columns(folder, f"{m}.csv") for m in ("nlpd", "rmse")}, method
         ),
-        "recovery": lambda: t.recovery_grids(lines),
-        "exhaustive": lambda: t.exhaustive_grid(lines),
+        "recovery": lambda: r.recovery_grids(lines),
+        "exhaustive": lambda: r.exhaustive_grid(lines),
     }
     found = chosen(grids, kind, "table")()
     print("\n".join(grid.markdown() for grid in ([found] if isinstance(found, t.Grid) else found)))
@@ -323,10 +323,8 @@ def figure(
 ) -> None:
     """A figure, drawn from the lines of a benchmark."""
     from kitt.bench import figures as f
-    from kitt.bench.tables import of_methods
 
-    lines = read_lines(files or [])
-    lines = of_methods(lines, names) if (names := names_of(methods)) else lines
+    lines = read_lines(files or [], methods)
     drawings = {
         "recovery": lambda: f.recovery_figure(lines, of, prior),
         "reliability": lambda: f.reliability_figure(lines),

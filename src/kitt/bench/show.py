@@ -43,12 +43,15 @@ def specs_of(methods: str, protocol: str) -> list[Spec]:
     return [spec.original() if protocol == "original" else spec for spec in specs]
 
 
-def read_lines(files: Iterable[Path]) -> list[Line]:
+def read_lines(files: Iterable[Path], methods: str | None = None) -> list[Line]:
+    """The lines of some files, or those of some methods alone, in their order."""
     from kitt.bench.runner import read
+    from kitt.bench.tables import of_methods
 
     if missing := [str(path) for path in files if not path.exists()]:
         raise InvalidInputError(f"no file {', '.join(missing)}: run a benchmark with --out first")
-    return [line for path in files for line in read(path)]
+    lines = [line for path in files for line in read(path)]
+    return of_methods(lines, names) if (names := names_of(methods)) else lines
 
 
 def paper_folder(given: Path | None) -> Path | None:

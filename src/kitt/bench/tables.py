@@ -15,7 +15,6 @@ import numpy as np
 from scipy.stats import rankdata, wilcoxon
 
 from kitt.baselines import METHODS
-from kitt.bench.recovery import KINDS, TOPS, exhaustive_summary, summary
 from kitt.bench.runner import Line
 from kitt.errors import InvalidInputError
 from kitt.grammar import WORDS
@@ -376,43 +375,3 @@ def _count(
 
 def _lacking(shared: Sequence[str], good: Sequence[str]) -> str:
     return ", ".join(table for table in shared if table not in good)
-
-
-# --- recovery --------------------------------------------------------------------------------------------------------
-
-
-def recovery_grids(lines: Sequence[Line]) -> list[Grid]:
-    """Percent of data sets whose word or sum is the first, among the first three, five: by N at D = 4, and by D."""
-    rows = sorted(summary(lines), key=lambda row: (KINDS.index(row["kind"]), row["prior"], row["model"]))
-    sizes = sorted({row["n"] for row in rows})
-    sweeps = [("D = 4", "n", [row for row in rows if row["d"] == 4])]
-    sweeps += [
-        (f"N = {n}", "d", [row for row in rows if row["n"] == n]) for n in dict.fromkeys((*sizes[-1:], *sizes[:1]))
-    ]
-    return [_sweep_grid(title, axis, own) for title, axis, own in sweeps]
-
-
-def _sweep_grid(title: str, axis: str, rows: Sequence[Mapping[str, Any]]) -> Grid:
-    places = sorted({row[axis] for row in rows})
-    cells: dict[tuple[str, ...], dict[int, str]] = defaultdict(dict)
-    for row in rows:
-        single = row["kind"] != "captions"
-        tops, who = " / ".join(f"{100 * row[f'top{k}']:.0f}" for k in TOPS), (row["kind"], row["prior"], row["model"])
-        cells[*who, "the word" if single else "the sum"][row[axis]] = f"{tops} ({row['repeats']})"
-        if not single:
-            cells[*who, "of its words"][row[axis]] = f"{100 * row['recall']:.0f} ({row['repeats']})"
-    chance = " / ".join(f"{100 * k / len(WORDS):.0f}" for k in TOPS)
-    cells["words or primitives", "", "random choice", "the word"] = dict.fromkeys(places, chance)
-    head = ("of", "prior", "network", "names", *(f"{axis.upper()} = {place}" for place in places))
-    texts = tuple((*key, *(own.get(place, "") for place in places)) for key, own in cells.items())
-    return Grid(f"recovery, {title}: percent within the first 1 / 3 / 5 (repeats)", head, texts)
-
-
-def exhaustive_grid(lines: Sequence[Line]) -> Grid:
-    """The same, of networks and of fitting all words, on the data sets to which all words were fitted."""
-    rows = [
-        (row["who"], str(row["n"]), str(row["d"]), str(row["count"]), *(f"{100 * row[f'top{k}']:.0f}" for k in TOPS))
-        for row in exhaustive_summary(lines)
-    ]
-    head = ("who", "N", "D", "data sets", *(f"top {k}" for k in TOPS))
-    return Grid("recovery beside fits of all 34 words, percent", head, tuple(rows))
