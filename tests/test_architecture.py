@@ -8,8 +8,8 @@ import pytest
 import kitt
 
 STAGES = """
-errors threads  reading data grammar priors kernels fitted gp sparse  simulate features network checkpoint starts cost train
-finish caption export ascent objective optimise fit mixture grow model suggest explain estimator
+errors threads  reading data grammar priors kernels fitted gp sparse  simulate foreign features network checkpoint starts
+cost train finish caption export ascent objective optimise fit mixture grow model suggest explain estimator
 baselines bench report  screen commands cli
 """
 ORDER = STAGES.split()

@@ -2,7 +2,8 @@
 
 Errors are not alike: a word that is too flexible costs hundredths of a nat, one that is too rigid costs whole nats. So the
 caption to try first is not the most probable one but the one with the least expected loss. `kitt bench costs` fits every
-word to simulated tables; `learn` regresses what each word loses there on the network's log-probabilities of all of them.
+word to simulated tables, half of them drawn from kernels and half from elsewhere (`foreign`), as real ones are; `learn`
+regresses what each word loses there on the network's log-probabilities of all of them.
 """
 
 from __future__ import annotations
@@ -14,31 +15,38 @@ import torch
 from torch import Tensor
 
 from kitt.errors import InvalidInputError
+from kitt.foreign import foreign_table
 from kitt.simulate import DEFAULT_DATA, simulate
 
 CAP = 3.0  # nats: a loss above this is a disaster, however large
 TEST = 80  # test rows of a table
-SIZES, MOST_COLUMNS = (64, 100, 150, 200, 300), 10  # training rows
-RIDGE = 200.0  # of the regression, chosen by cross-validation
+SIZES = (64, 100, 150, 200, 300)  # training rows
+WORLDS = {"prior": 10, "foreign": 14}  # where a table comes from, and how many columns it has at most
+RIDGE = 2.0  # of the regression, for each table of the corpus
+TRUST = 0.9  # in the network's probabilities: the rest is for tables that are not of its world
 _FLOOR = 1e-4  # smaller probabilities are alike
 
 
-def table(seed: int) -> tuple[Tensor, Tensor, int]:
+def table(world: str, seed: int) -> tuple[Tensor, Tensor, int]:
     """The simulated table of a seed, (N, D) and (N,), and how many of its rows are for training; the rest is the test."""
     generator = torch.Generator().manual_seed(seed)
     n = SIZES[int(torch.randint(len(SIZES), (1,), generator=generator))]
-    d = int(torch.randint(1, MOST_COLUMNS + 1, (1,), generator=generator))
+    d = int(torch.randint(1, WORLDS[world] + 1, (1,), generator=generator))
+    if world == "foreign":
+        X, y = foreign_table(n + TEST, d, generator)
+        return X.float(), y.float(), n
     batch = simulate(DEFAULT_DATA, 1, n + TEST, d, generator)
     return batch.X[0], batch.y[0], n
 
 
-def read(file: Path) -> dict[int, Tensor]:
-    """Test NLPD of all words (V,) by seed, from the lines of `kitt bench costs`; what could not be fitted is NaN."""
+def read(file: Path) -> dict[tuple[str, int], Tensor]:
+    """Test NLPD of all words (V,) by world and seed, from lines of `kitt bench costs`; what could not be fitted is NaN."""
     if not file.is_file():
         raise InvalidInputError(f"there is no file of costs {file}: make one with `kitt bench costs --out {file}`")
     lines = (json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.endswith("}"))
     try:
-        found = {line["key"]["seed"]: nlpd_of(line["result"]) for line in lines if line["status"] == "ok"}
+        good = [line for line in lines if line["status"] == "ok"]
+        found = {(line["key"]["world"], line["key"]["seed"]): nlpd_of(line["result"]) for line in good}
     except (KeyError, TypeError, ValueError):
         found = {}
     if not found:
@@ -59,7 +67,7 @@ def regrets(nlpd: Tensor) -> Tensor:
 
 def features(probabilities: Tensor, sizes: Tensor) -> Tensor:
     """Logarithms of both, (..., V + 2); a size beyond those of the corpus counts as its largest or smallest."""
-    low, high = sizes.new_tensor([min(SIZES), 1]), sizes.new_tensor([max(SIZES), MOST_COLUMNS])
+    low, high = sizes.new_tensor([min(SIZES), 1]), sizes.new_tensor([max(SIZES), max(WORLDS.values())])
     return torch.cat([probabilities.double() + _FLOOR, sizes.clamp(low, high).double()], -1).log()
 
 
@@ -69,7 +77,7 @@ def expected(table: Tensor, probabilities: Tensor, sizes: Tensor) -> Tensor:
     A word that is probably the truth cannot be expected to lose much, whatever the regression says.
     """
     regressed = features(probabilities, sizes) @ table[:-1].double() + table[-1].double()
-    return torch.minimum(regressed, CAP * (1 - probabilities.double()))
+    return torch.minimum(regressed, CAP * (1 - TRUST * probabilities.double()))
 
 
 def learn(probabilities: Tensor, sizes: Tensor, regret: Tensor, ridge: float = RIDGE) -> Tensor:
@@ -77,15 +85,13 @@ def learn(probabilities: Tensor, sizes: Tensor, regret: Tensor, ridge: float = R
     F = features(probabilities, sizes)
     centre, scale, mean = F.mean(0), F.std(0).clamp_min(1e-3), regret.double().mean(0)
     Z = (F - centre) / scale
-    gram = Z.mT @ Z + ridge * torch.eye(Z.shape[1], dtype=torch.float64)
+    gram = Z.mT @ Z + ridge * len(Z) * torch.eye(Z.shape[1], dtype=torch.float64)
     slopes = torch.linalg.solve(gram, Z.mT @ (regret.double() - mean)) / scale[:, None]
     return torch.cat([slopes, (mean - centre @ slopes)[None]])
 
 
-def surprises(
-    probabilities: Tensor, sizes: Tensor, regret: Tensor, count: int = 128, folds: int = 7, ridge: float = RIDGE
-) -> Tensor:
-    """By how much the losses of all words differ from what was expected, (count, V): of tables not learned from."""
+def surprises(probabilities: Tensor, sizes: Tensor, regret: Tensor, folds: int = 7, ridge: float = RIDGE) -> Tensor:
+    """By how much the losses of all words differ from what was expected, (B, V): each table by what the others teach."""
     fold = torch.arange(len(regret)) % folds
     out = torch.zeros_like(regret, dtype=torch.float64)
     for k in range(folds):
@@ -93,5 +99,4 @@ def surprises(
         if left.any() and rest.any():
             table = learn(probabilities[rest], sizes[rest], regret[rest], ridge)
             out[left] = regret[left].double() - expected(table, probabilities[left], sizes[left])
-    out = out[torch.linspace(0, len(out) - 1, min(count, len(out))).long()]
     return out - out.mean(0)

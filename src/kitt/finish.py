@@ -83,8 +83,8 @@ def learn_costs(loaded: LoadedModel, corpus: Path) -> dict[str, Tensor]:
     scores, scale = cost.read(corpus), loaded.facts.extra.get("temperature", 1.0)
     log_p, sizes = [], []
     with torch.inference_mode():
-        for seed in scores:
-            X, y, n = cost.table(seed)
+        for world, seed in scores:
+            X, y, n = cost.table(world, seed)
             log_p.append(loaded.model.classify(loaded.model.encode(X[None, :n], y[None, :n])))
             sizes.append((n, X.shape[1]))
     seen = (torch.cat(log_p) / scale).softmax(-1).double(), torch.tensor(sizes)

@@ -216,7 +216,7 @@ def calibration(
 
 @app.command()
 def costs(
-    count: Annotated[int, typer.Option(help="Simulated tables.", min=1)] = 300,
+    count: Annotated[int, typer.Option(help="Tables drawn from kernels, and as many from elsewhere.", min=1)] = 300,
     options: Set = None,
     out: Out = Path("costs.jsonl"),
     jobs: Jobs = 1,

@@ -19,16 +19,15 @@ QUICK = {"starts": 3, "draws": 60}  # a little less care than for one table, for
 
 
 def cost_cells(seeds: Iterable[int], options: Mapping[str, Any]) -> list[Cell]:
-    options = {**QUICK, **options}
-    return [
-        Cell({"bench": "costs", "seed": seed, "options": options}, lose, {"seed": seed, "options": options})
-        for seed in seeds
+    tables = [
+        {"world": world, "seed": seed, "options": {**QUICK, **options}} for seed in seeds for world in cost.WORLDS
     ]
+    return [Cell({"bench": "costs", **table}, lose, table) for table in tables]
 
 
-def lose(seed: int, options: Mapping[str, Any]) -> dict[str, Any]:
+def lose(world: str, seed: int, options: Mapping[str, Any]) -> dict[str, Any]:
     """Test NLPD of every word on the table of a seed, in the order of the vocabulary; None where a fit failed."""
-    inputs, targets, n = cost.table(seed)
+    inputs, targets, n = cost.table(world, seed)
     X, y = inputs.double().numpy(), targets.double().numpy()
     found, failed = fit_all([Expression((word,)) for word in WORDS], (X[:n], y[:n]), random_state=0, **options)
     nlpd = {model.expression: -float(model.log_density(X[n:], y[n:]).mean()) for model in found}
