@@ -16,7 +16,7 @@ from torch import Tensor
 from kitt.simulate import tabular_inputs
 
 T = TypeVar("T")
-MOST_NOISE, LEAST_NOISE = 0.7, 1e-6  # shares of the variance
+NOISE = (1e-6, 0.7)  # its variance beside that of the signal, log-uniform
 
 
 def foreign_table(n: int, d: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -26,10 +26,10 @@ def foreign_table(n: int, d: int, generator: torch.Generator) -> tuple[Tensor, T
     active = X[:, torch.randperm(d, generator=generator)[: dice.integer(1, d)]]
     y = _standard(dice.one_of(_FUNCTIONS)(dice, active))
     y = _standard(dice.one_of(_LINKS)(y))
-    share = math.exp(dice.uniform(math.log(LEAST_NOISE), math.log(MOST_NOISE)))
-    spread = torch.exp(active[:, 0]) if dice.chance(0.25) else torch.ones(n, dtype=y.dtype)
-    y = _standard(y) + math.sqrt(share) * spread / spread.square().mean().sqrt() * dice.normal(n)
-    if dice.chance(0.15):
+    share = math.exp(dice.uniform(*map(math.log, NOISE)))
+    spread = torch.exp(active[:, 0]) if dice.chance(0.25) else torch.ones_like(y)  # uneven noise, or even
+    y = y + math.sqrt(share) * spread / spread.square().mean().sqrt() * dice.normal(n)
+    if dice.chance(0.15):  # marks, counts
         y = (y * dice.uniform(0.8, 4.0)).round()
     return X, _standard(y)
 
@@ -117,7 +117,7 @@ def _trees(dice: _Dice, X: Tensor) -> Tensor:
 _FUNCTIONS = (_network, _formula, _trees)
 _LINKS: tuple[Callable[[Tensor], Tensor], ...] = (
     lambda y: y,
-    lambda y: y,
+    lambda y: y,  # twice as often
     lambda y: torch.exp(0.7 * y.clamp(-4, 4)),
     lambda y: y * y.abs().sqrt(),
 )
