@@ -2,7 +2,7 @@
 
 The network is asked once; classifier ranking, greedy decoding, sampling and beam search all read the same encodings. Three
 rankings: `probability`, as in the paper; `expected-loss`, k captions one of which will probably lose little (`cost`); and
-`prudent`, the same among captions that are not far-fetched, and with a price of improbability, which chose best on real
+`prudent`, the same with a price of improbability and a first caption that is not far-fetched, which chose best on real
 tables.
 """
 
@@ -31,8 +31,8 @@ MAX_POINTS = 384
 SEARCHES = ("beam", "greedy", "sample")
 RANKINGS = ("prudent", "probability", "expected-loss")
 PRUDENCE = 0.07  # nats a point of expected loss that weigh as much as a factor e of probability
-ALONE = 0.1  # what a further caption loses by itself counts so much beside what it adds to those before it
-FAINT = 0.01  # of the probability of the most probable caption: what has less is far-fetched
+ALONE = 0.2  # what a further caption loses by itself counts so much beside what it adds to those before it
+FAINT = 0.01  # of the probability of the most probable caption: what has less is too far-fetched to come first
 LENGTH = 0.01  # nats a point that each further word of a sum costs
 HEADS = ("classifier", "decoder")
 BEAM = 24
@@ -206,11 +206,10 @@ def _caption(
         scenarios = _scenarios([c for c, _ in said], words, view.size, loaded.tensors)
         losses = scenarios.mean(0).clamp_min(0).tolist()
         if ranking == "expected-loss":
-            order = _covering(scenarios, k)
+            order = _covering(scenarios, k, len(said))
         elif ranking == "prudent":
-            likely = max(k, sum(p >= FAINT * said[0][1] for _, p in said))
-            price = -PRUDENCE * torch.tensor([max(p, 1e-12) for _, p in said[:likely]]).log()
-            order = _covering(scenarios[:, :likely] + price, k)
+            price = -PRUDENCE * torch.tensor([max(p, 1e-12) for _, p in said]).log()
+            order = _covering(scenarios + price, k, sum(p >= FAINT * said[0][1] for _, p in said))
     captions = [Caption(Expression.from_indices(said[i][0]), said[i][1], losses[i]) for i in order[:k]]
     roughness = None if view.roughness is None else tuple(map(float, view.roughness))
     return Captions(tuple(captions), tuple(map(float, words)), view.rows, view.strangeness, roughness, view.noise)
@@ -230,10 +229,10 @@ def _scenarios(
     return torch.stack([by_word[:, list(c)].amin(1) + LENGTH * (len(c) - 1) for c in captions], 1)
 
 
-def _covering(scenarios: Tensor, k: int) -> list[int]:
-    """Greedy: the caption that loses least on average, then each time the one that most lowers the least of the losses."""
+def _covering(scenarios: Tensor, k: int, likely: int) -> list[int]:
+    """Greedy: of the `likely` first captions the one that loses least on average, then those that most lower the least."""
     alone = scenarios.mean(0)
-    chosen = [int(alone.argmin())]
+    chosen = [int(alone[:likely].argmin())]
     least = scenarios[:, chosen[0]]
     while len(chosen) < min(k, scenarios.shape[1]):
         left = torch.minimum(scenarios, least[:, None]).mean(0) + ALONE * alone
