@@ -13,7 +13,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from kitt.simulate import tabular_inputs
+from kitt.simulate import standardise, tabular_inputs
 
 T = TypeVar("T")
 NOISE = (1e-6, 0.7)  # its variance beside that of the signal, log-uniform
@@ -24,14 +24,14 @@ def foreign_table(n: int, d: int, generator: torch.Generator) -> tuple[Tensor, T
     dice = _Dice(generator)
     X = _inputs(dice, n, d)
     active = X[:, torch.randperm(d, generator=generator)[: dice.integer(1, d)]]
-    y = _standard(dice.one_of(_FUNCTIONS)(dice, active))
-    y = _standard(dice.one_of(_LINKS)(y))
+    y = standardise(dice.one_of(_FUNCTIONS)(dice, active), 0)
+    y = standardise(dice.one_of(_LINKS)(y), 0)
     share = math.exp(dice.uniform(*map(math.log, NOISE)))
     spread = torch.exp(active[:, 0]) if dice.chance(0.25) else torch.ones_like(y)  # uneven noise, or even
     y = y + math.sqrt(share) * spread / spread.square().mean().sqrt() * dice.normal(n)
     if dice.chance(0.15):  # marks, counts
         y = (y * dice.uniform(0.8, 4.0)).round()
-    return X, _standard(y)
+    return X, standardise(y, 0)
 
 
 class _Dice:
@@ -62,10 +62,10 @@ def _inputs(dice: _Dice, n: int, d: int) -> Tensor:
     if d == 1 or dice.chance(0.5):
         return tabular_inputs(1, n, d, dice.generator)[0]
     own = tabular_inputs(1, n, dice.integer(1, d - 1), dice.generator)[0]
-    derived = torch.tanh(_standard(own @ dice.normal(own.shape[1], d - own.shape[1])))
+    derived = torch.tanh(standardise(own @ dice.normal(own.shape[1], d - own.shape[1]), 0))
     noise = torch.exp(dice.normal(d - own.shape[1]) - 3)
     X = torch.cat([own, derived + noise * dice.normal(*derived.shape)], 1)
-    return _standard(X)
+    return standardise(X, 0)
 
 
 def _network(dice: _Dice, X: Tensor) -> Tensor:
@@ -97,7 +97,7 @@ def _formula(dice: _Dice, X: Tensor) -> Tensor:
         term = torch.ones_like(total)
         for _ in range(dice.integer(1, 3)):
             term = term * dice.one_of(_SHAPES)(X[:, dice.integer(0, X.shape[1] - 1)] + 0.5 * dice.normal(1))
-        total += _standard(term) * dice.normal(1)
+        total += standardise(term, 0) * dice.normal(1)
     return total
 
 
@@ -121,9 +121,3 @@ _LINKS: tuple[Callable[[Tensor], Tensor], ...] = (
     lambda y: torch.exp(0.7 * y.clamp(-4, 4)),
     lambda y: y * y.abs().sqrt(),
 )
-
-
-def _standard(values: Tensor) -> Tensor:
-    """Zero mean and unit variance of every column; a constant one becomes zeros."""
-    centred = values - values.mean(0)
-    return centred / centred.square().mean(0).sqrt().clamp_min(1e-9)

@@ -102,8 +102,8 @@ def simulate(config: SimulatorConfig, batch: int, n: int, d: int, generator: tor
     roughness = 0.5 * (slopes * X.var(1, correction=0) + 1e-4).log()
     white = (_IS_NOISE[captions] * variances).sum(1) + noise
     share = (white / (variances.sum(1) + noise)).log()
-    y = _standardise(y.unsqueeze(-1)).squeeze(-1)
-    return Batch(_standardise(X), y, captions, variances, roughness.float(), share.float())
+    y = standardise(y, 1).float()
+    return Batch(standardise(X, 1).float(), y, captions, variances, roughness.float(), share.float())
 
 
 def _draw_captions(config: SimulatorConfig, batch: int, generator: torch.Generator) -> Tensor:
@@ -259,11 +259,11 @@ def tabular_inputs(batch: int, n: int, d: int, generator: torch.Generator) -> Te
     chance = torch.tensor([0.3, 0.25, 0.12, 0.06, 0.07, 0.2], dtype=torch.float64)
     kind = torch.multinomial(chance, batch * d, replacement=True, generator=generator).view(batch, 1, d)
     X = marginals.gather(0, kind.expand(batch, n, d).unsqueeze(0)).squeeze(0)
-    return _standardise(X).double()
+    return standardise(X, 1).float().double()
 
 
-def _standardise(values: Tensor) -> Tensor:
-    """Zero mean and unit variance over the points (axis 1); a constant column becomes zeros. float32."""
-    centred = values - values.mean(1, keepdim=True)
-    scale = centred.square().mean(1, keepdim=True).sqrt()
-    return torch.where(scale > 1e-12, centred / scale.clamp_min(1e-12), torch.zeros_like(centred)).float()
+def standardise(values: Tensor, dim: int) -> Tensor:
+    """Zero mean and unit variance over the points, which are along `dim`; a constant column becomes zeros."""
+    centred = values - values.mean(dim, keepdim=True)
+    scale = centred.square().mean(dim, keepdim=True).sqrt()
+    return torch.where(scale > 1e-12, centred / scale.clamp_min(1e-12), torch.zeros_like(centred))
