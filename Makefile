@@ -29,7 +29,7 @@ test: $(VENV)/dev  ## lint, types and tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 test-exports: $(VENV)/dev  ## the GPflow and GPJax exports, in environments of their own
-	tests/exports/run.sh
+	tests/export/environments/run.sh
 
 clean:  ## remove everything that the other targets made
 	rm -rf $(VENV) .venvs demo-report.html demo-model.json

@@ -3,7 +3,7 @@
     python benchmarks/ablation.py --seconds 300 --out runs/ablation.jsonl
 
 A part is taken away by hiding what it says, so that the networks are equally large; probes that nobody hears are not run,
-and the time goes into more data sets. Top-1 and top-3 are of the validation sets of `kitt.train.recipes`.
+and the time goes into more data sets. Top-1 and top-3 are of the validation sets of `kitt.lab.train.recipes`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from unittest.mock import patch
 
 import torch
 
-from kitt import features
-from kitt.train.processes import OneProcess
-from kitt.train.recipes import PAPER_DATA, VALIDATION, Sizes, recipe
-from kitt.train.step import Trainer
-from kitt.train.validate import draw_validation, score
+from kitt.lab.train.processes import OneProcess
+from kitt.lab.train.recipes import PAPER_DATA, VALIDATION, Sizes, recipe
+from kitt.lab.train.step import Trainer
+from kitt.lab.train.validate import draw_validation, score
+from kitt.network import features
 
 Patches = dict[str, Callable[..., Any]]  # name -> what stands there instead
 SHOWN = ("paper-64x4", "paper-64x1", "paper-256x2")
@@ -54,12 +54,12 @@ def without_spectra(t: features.Table) -> tuple[torch.Tensor, torch.Tensor]:
 
 VARIANTS: dict[str, tuple[str, Patches]] = {  # the preset whose network it is, and what is hidden from it
     "everything": ("default", {}),
-    "without probes": ("default", {"kitt.network.probe": silent_probe}),
+    "without probes": ("default", {"kitt.network.network.probe": silent_probe}),
     "without the residual of a linear fit": (
         "default",
-        {"kitt.network.prepare": without_residual, "kitt.train.step.prepare": without_residual},
+        {"kitt.network.network.prepare": without_residual, "kitt.lab.train.step.prepare": without_residual},
     ),
-    "without spectra": ("default", {"kitt.network.describe": without_spectra}),
+    "without spectra": ("default", {"kitt.network.network.describe": without_spectra}),
     "the paper's attention over points": ("paper", {}),
 }
 

@@ -15,8 +15,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from kitt.caption import caption
-from kitt.fit import fit_all
+from kitt.fitting.fit import fit_all
+from kitt.network.caption import caption
 
 
 def seconds(work: Callable[[], object], repeats: int) -> float:
@@ -41,7 +41,10 @@ def main() -> None:
         try:
             for name, (work, repeats) in jobs.items():
                 one = seconds(work, repeats)
-                with patch("kitt.caption.threads_for", nullcontext), patch("kitt.optimise.threads_for", nullcontext):
+                with (
+                    patch("kitt.network.caption.threads_for", nullcontext),
+                    patch("kitt.fitting.optimise.threads_for", nullcontext),
+                ):
                     every = seconds(work, repeats)
                 print(f"{state}: {name}, {one:.2f} s by one thread, {every:.2f} s by all ({every / one:.1f} times)")
         finally:

@@ -44,8 +44,8 @@ def problem(cell: Cell) -> tuple[Any, Any, Any, Any]:
     """Kernel, theta, X, y: the same numbers in every process."""
     import torch
 
-    from kitt.grammar import parse
-    from kitt.kernels import Kernel
+    from kitt.language.grammar import parse
+    from kitt.language.kernels import Kernel
 
     generator = torch.Generator().manual_seed(0)
     kernel = Kernel(parse(EXPRESSIONS[cell.kernel]), D)
@@ -58,7 +58,7 @@ def problem(cell: Cell) -> tuple[Any, Any, Any, Any]:
 
 
 def kitt(cell: Cell) -> Callable[[], float]:
-    from kitt.gp import Likelihood
+    from kitt.gp.exact import Likelihood
 
     kernel, theta, X, y = problem(cell)
     likelihood = Likelihood(kernel, X, y)

@@ -13,7 +13,7 @@ from rich.table import Table
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from kitt.simulate import DEFAULT_DATA, PAPER_DATA, SimulatorConfig, simulate
+from kitt.lab.simulate import DEFAULT_DATA, PAPER_DATA, SimulatorConfig, simulate
 
 ENTRIES = 2**21  # points squared, in a batch
 

@@ -11,7 +11,7 @@ import re
 import shlex
 from pathlib import Path
 
-from kitt.bench.cli import app
+from kitt.lab.bench.cli import app
 
 PAGE = Path(__file__).parent / "results.md"
 PRINTED = re.compile(r"^`kitt bench (table [^`]+)`:\n(?:\n(?:\*\*.*\*\*\n|(?:\|.*\n)+))+", re.MULTILINE)

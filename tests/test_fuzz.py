@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
-from kitt import KITTRegressor, cli
+from kitt import KITTRegressor
+from kitt.cli import main as cli
 from kitt.errors import KittError
 
 FAST = {"k": 1, "random_state": 0, "deadline": 0.6, "fit_options": {"draws": 8, "starts": 1, "max_iterations": 10}}

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from kitt.grammar import WORDS, Primitive, parse
-from kitt.kernels import Kernel
-from kitt.priors import implied_lengthscale, implied_lognormal, shrinkage
-from kitt.simulate import PAD, SimulatorConfig, simulate
+from kitt.lab.simulate import PAD, SimulatorConfig, simulate
+from kitt.language.grammar import WORDS, Primitive, parse
+from kitt.language.kernels import Kernel
+from kitt.language.priors import implied_lengthscale, implied_lognormal, shrinkage
 
 
 def test_the_vocabulary_has_34_words() -> None:

@@ -8,10 +8,10 @@ import pytest
 
 import kitt
 from kitt.errors import FitError, InvalidInputError
-from kitt.fit import Fitter
-from kitt.grammar import Expression
-from kitt.grow import FAMILIES, MORE, SERIES, STEPS, grow
-from kitt.mixture import evidence
+from kitt.fitting.fit import Fitter
+from kitt.language.grammar import Expression
+from kitt.model.candidates import FAMILIES, MORE, SERIES, STEPS, grow
+from kitt.model.weights import evidence
 from kitt.suggest import Options, as_dataset, suggest_dataset
 
 QUICK = {"draws": 10, "starts": 1, "max_iterations": 20}
@@ -30,11 +30,11 @@ def fitted() -> kitt.Suggestion:
 
 def test_captions_without_fitting() -> None:
     suggestion = kitt.suggest(table()[["a", "b"]], table()["y"], k=5)
-    probabilities = [c.probability for c in suggestion.captions.captions]
+    probabilities = [c.probability for c in suggestion.captions.ranked]
     assert len(probabilities) == 5
     assert sum(probabilities) <= 1 + 1e-9
     assert suggestion.model is None
-    assert suggestion.best == suggestion.captions.captions[0].expression
+    assert suggestion.best == suggestion.captions.ranked[0].expression
     with pytest.raises(InvalidInputError, match="fit=True"):
         _ = suggestion.mixture
 
@@ -50,14 +50,14 @@ def test_the_same_table_in_every_form(tmp_path) -> None:
         kitt.suggest(str(tmp_path / "t.csv")),
         kitt.suggest(kitt.Dataset.from_frame(frame)),
     ]
-    assert len({str(form.captions.captions) for form in forms}) == 1
+    assert len({str(form.captions.ranked) for form in forms}) == 1
 
 
 def test_a_fit_has_the_captions_their_sums_and_the_plain_kernels(fitted: kitt.Suggestion) -> None:
     model = fitted.fitted
     assert model.is_plain == (False,) * (len(model.kernels) - 2) + (True, True)
     assert sum(model.weights) == pytest.approx(1)
-    said = [c.expression for c in fitted.captions.captions]
+    said = [c.expression for c in fitted.captions.ranked]
     assert all(said[i].same_sum(model.kernels[i].expression) for i in range(2))
     sums = [set(kernel.expression) for kernel in model.kernels[2:-2]]
     assert 1 <= len(sums) <= STEPS
@@ -181,6 +181,7 @@ def test_when_no_kernel_can_be_fitted(monkeypatch) -> None:
 
 def test_public_names_mean_what_they_say() -> None:
     import kitt.fit
+
     import kitt.suggest
 
     assert callable(kitt.suggest)

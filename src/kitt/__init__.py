@@ -13,46 +13,53 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kitt.caption import Captions, caption
-    from kitt.data import Dataset
+    from kitt import export, report, serve
     from kitt.errors import KittError
     from kitt.estimator import KITTRegressor
     from kitt.explain import Explanation, explain
-    from kitt.fit import FittedGP, fit
-    from kitt.fitted import FittedKernel
-    from kitt.grammar import WORDS, Expression, parse
-    from kitt.mixture import Mixture
-    from kitt.model import Model, load
+    from kitt.fitting.fit import FittedGP, fit
+    from kitt.language.fitted_kernel import FittedKernel
+    from kitt.language.grammar import WORDS, Expression, parse
+    from kitt.model.document import Model, load
+    from kitt.model.mixture import Mixture
+    from kitt.network.caption import Captions, caption
+    from kitt.report import write_report
     from kitt.suggest import Suggestion, suggest
+    from kitt.table.dataset import Dataset
 
 _HOMES = {
-    "caption": ("caption", "Captions"),
-    "data": ("Dataset",),
     "errors": ("KittError",),
     "estimator": ("KITTRegressor",),
     "explain": ("explain", "Explanation"),
-    "fit": ("fit", "FittedGP"),
-    "fitted": ("FittedKernel",),
-    "grammar": ("WORDS", "Expression", "parse"),
-    "mixture": ("Mixture",),
-    "model": ("Model", "load"),
+    "fitting.fit": ("fit", "FittedGP"),
+    "language.fitted_kernel": ("FittedKernel",),
+    "language.grammar": ("WORDS", "Expression", "parse"),
+    "model.document": ("Model", "load"),
+    "model.mixture": ("Mixture",),
+    "network.caption": ("caption", "Captions"),
+    "report": ("write_report",),
     "suggest": ("suggest", "Suggestion"),
+    "table.dataset": ("Dataset",),
 }
 _PUBLIC = {name: home for home, names in _HOMES.items() for name in names}
+_FOLDERS = ("export", "report", "serve")  # `kitt.export.code(...)`, without a further import
 __all__ = [  # noqa: RUF022 (in the order of use)
-    "suggest", "Suggestion", "KITTRegressor", "explain", "Explanation", "load", "Model", "Mixture", "Dataset",
-    "caption", "Captions", "fit", "FittedGP", "FittedKernel", "parse", "Expression", "WORDS", "KittError",
+    "suggest", "Suggestion", "KITTRegressor", "explain", "Explanation", "write_report", "load", "Model", "Mixture",
+    "Dataset", "caption", "Captions", "fit", "FittedGP", "FittedKernel", "parse", "Expression", "WORDS", "KittError",
+    "export", "report", "serve",
 ]  # fmt: skip
 
 
 class _Package(ModuleType):
-    """A public name is imported when it is first used. A stage and its function share a name: `kitt.fit` is the function."""
+    """A public name is imported when it is first used. A module and its function may share a name, as `kitt.suggest`."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "__version__":
             value = import_module("importlib.metadata").version("kitt")
         elif name in _PUBLIC:
             value = getattr(import_module(f"kitt.{_PUBLIC[name]}"), name)
+        elif name in _FOLDERS:
+            value = import_module(f"kitt.{name}")
         else:
             raise AttributeError(f"module 'kitt' has no attribute '{name}'")
         setattr(self, name, value)

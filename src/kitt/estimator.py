@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,12 +11,15 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from kitt.data import MIN_ROWS, Dataset, FloatArray
 from kitt.errors import InvalidInputError
-from kitt.explain import Explanation, explain
-from kitt.fitted import FittedKernel
-from kitt.model import Model
+from kitt.language.fitted_kernel import FittedKernel
+from kitt.model.document import Model
 from kitt.suggest import Options, as_dataset, suggest_dataset
+from kitt.table.dataset import MIN_ROWS, Dataset
+from kitt.table.scaling import FloatArray
+
+if TYPE_CHECKING:
+    from kitt import Explanation
 
 
 class KITTRegressor(RegressorMixin, BaseEstimator):
@@ -27,12 +30,12 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
     k : number of captions to fit.
     weights : how fitted kernels are averaged: "stacking", "bic", "lml", "network" or "uniform".
     model : checkpoint of the network, by name or file.
-    sums : also fit sums that grow from the captions (see `kitt.grow`).
+    sums : also fit sums that grow from the captions (see `kitt.model.candidates`).
     plain : also consider plain RBF and Matern-5/2 kernels, as other libraries have them by default.
     objective : "map", with the prior of the parameters, or "ml".
     head, ranking : which head of the network names the kernels, and how they are ranked; see `kitt.caption`.
     deadline : seconds for all fits together; None for as long as it takes.
-    fit_options : further options of a fit, the fields of `kitt.objective.FitConfig`.
+    fit_options : further options of a fit, the fields of `kitt.fitting.config.FitConfig`.
     random_state : int, RandomState or None.
 
     Attributes
@@ -114,7 +117,9 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
 
     def explain(self) -> Explanation:
         check_is_fitted(self)
-        return explain(self.model_)
+        import kitt
+
+        return kitt.explain(self.model_)
 
     def _dataset(self, X: Any, y: Any) -> Dataset:
         if _has_words(X):

@@ -9,14 +9,16 @@ from dataclasses import dataclass, field, fields
 from os import PathLike
 from typing import Any, get_args
 
-from kitt.caption import Captions, caption
-from kitt.data import Dataset, FloatArray
 from kitt.errors import FitError, InvalidInputError
-from kitt.fit import Failure, FittedGP, Fitter
-from kitt.grammar import Expression, parse
-from kitt.grow import STEPS, grow
-from kitt.mixture import Mixture, Weighting, weights
-from kitt.model import Model
+from kitt.fitting.fit import Failure, FittedGP, Fitter
+from kitt.language.grammar import Expression, parse
+from kitt.model.candidates import STEPS, grow
+from kitt.model.document import Model
+from kitt.model.mixture import Mixture
+from kitt.model.weights import Weighting, weights
+from kitt.network.caption import Captions, caption
+from kitt.table.dataset import Dataset
+from kitt.table.scaling import FloatArray
 
 PLAIN = ("RBF", "Matern52")  # the kernels users have today, with BoTorch's priors: always tried too
 Progress = Callable[[str, float], None]  # what is being done, and the share that is done
@@ -70,7 +72,7 @@ class Suggestion:
     @property
     def best(self) -> Expression:
         """The expression of the heaviest model, or the first caption if nothing was fitted."""
-        return self.captions.captions[0].expression if self.model is None else self.model.best.expression
+        return self.captions.ranked[0].expression if self.model is None else self.model.best.expression
 
     @property
     def mixture(self) -> Mixture:
@@ -94,7 +96,7 @@ class Suggestion:
             "columns": list(self.dataset.names),
             "captions": [
                 {"expression": str(c.expression), "probability": c.probability, "expected_loss": c.expected_loss}
-                for c in self.captions.captions
+                for c in self.captions.ranked
             ],
             "strangeness": self.captions.strangeness,
             "noise": self.captions.noise,
@@ -121,7 +123,7 @@ class Suggestion:
 
     def __str__(self) -> str:
         lines = ["probability  loss  kernel"]  # the loss that is expected, in nats a row
-        for c in self.captions.captions:
+        for c in self.captions.ranked:
             loss = "   –" if c.expected_loss is None else f"{c.expected_loss:4.2f}"
             lines.append(f"{c.probability:11.1%}  {loss}  {c.expression}")
         if self.model is not None:
@@ -207,7 +209,7 @@ def _fit_candidates(
     dataset: Dataset, captions: Captions, options: Options, report: Progress
 ) -> tuple[list[FittedGP], list[bool], list[Failure]]:
     """The network's captions and what grows from them with our prior, then the plain kernels with BoTorch's."""
-    said = [c.expression for c in captions.captions]
+    said = [c.expression for c in captions.ranked]
     total = len(said) + STEPS * options.sums + len(PLAIN) * options.plain
     chosen: dict[str, Any] = {"objective": options.objective, **(options.fit_options or {})}
     if options.deadline is not None:
@@ -247,7 +249,7 @@ def log_probabilities(models: Sequence[FittedGP], captions: Captions) -> list[fl
     """The network's log-probability of each model's expression; of what it did not say, the product of its words'."""
     out = []
     for model in models:
-        said = [c.probability for c in captions.captions if c.expression.same_sum(model.expression)]
+        said = [c.probability for c in captions.ranked if c.expression.same_sum(model.expression)]
         words = [captions.words[i] for i in model.expression.indices]
         out.append(math.log(max(said[0] if said else math.prod(words), 1e-12)))
     return out

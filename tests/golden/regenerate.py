@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from sklearn.datasets import load_diabetes, load_linnerud, make_friedman1, make_friedman3
 
-from kitt.caption import caption
-from kitt.checkpoint import bundled
+from kitt.network.caption import caption
+from kitt.network.checkpoint import bundled
 
 FILE = Path(__file__).parent / "captions.json"
 
@@ -40,7 +40,7 @@ def said() -> dict[str, dict[str, list[list[object]]]]:
     for facts in bundled():
         out[facts.name] = {}
         for name, (X, y) in tables().items():
-            captions = caption(X, y, 3, model=facts.name).captions
+            captions = caption(X, y, 3, model=facts.name).ranked
             out[facts.name][name] = [[str(c.expression), round(c.probability, 3)] for c in captions]
     return out
 

@@ -15,14 +15,15 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from torch import Tensor
 
-from kitt.data import Dataset, Encoding, FloatArray, Standardiser
 from kitt.explain.facts import Comparison, Effect, Explanation, Noise, Part
-from kitt.fit import FittedGP
-from kitt.grammar import Primitive, Word
-from kitt.mixture import Mixture
-from kitt.model import Model
-from kitt.sparse import SparsePosterior
+from kitt.fitting.fit import FittedGP
+from kitt.gp.sparse import SparsePosterior
+from kitt.language.grammar import Primitive, Word
+from kitt.model.document import Model
+from kitt.model.mixture import Mixture
 from kitt.suggest import PLAIN, Suggestion
+from kitt.table.dataset import Dataset, Encoding
+from kitt.table.scaling import FloatArray, Standardiser
 
 Groups = list[tuple[str, list[int]]]  # columns of the table, with the columns of X that stand for them
 _ROWS = 256  # rows looked at; fewer where there are many columns
@@ -43,18 +44,18 @@ def _explain(mixture: Mixture, is_plain: Sequence[bool], table: Dataset | None) 
     order = np.argsort(-mixture.weights, kind="stable")
     model = mixture.models[order[0]]
     words = _Words(model)
-    s = model.kernel.standardiser or _identity(len(model.kernel.columns))
+    s = model.fitted_kernel.standardiser or _identity(len(model.fitted_kernel.columns))
     X = words.basis if table is None else torch.tensor(s.transform_x(table.X))
     rows = _some(len(X), X.shape[1])
     X = X[torch.from_numpy(rows)]
-    groups = _groups(model.kernel.columns, table.encoding if table else None)
+    groups = _groups(model.fitted_kernel.columns, table.encoding if table else None)
     with torch.no_grad(), np.errstate(over="ignore", under="ignore"):  # units may be beside the largest floats
         parts, columns, noise = _decompose(model, words, X, groups, s)
     caveats = model.warnings
     if model.rows < 30:
         caveats = (f"only {model.rows} rows: many kernels fit as few points equally well", *caveats)
     return Explanation(
-        target=model.kernel.target,
+        target=model.fitted_kernel.target,
         expression=model.expression,
         weight=float(mixture.weights[order[0]]),
         others=tuple((mixture.models[i].expression, float(mixture.weights[i])) for i in order[1:]),
@@ -203,7 +204,7 @@ def _column_facts(
     model: FittedGP, word: Word, index: int, words: _Words, groups: Groups, s: Standardiser
 ) -> list[dict[str, Any]]:
     """Of each column: lengthscale, periods and slope, in original units."""
-    values = model.kernel.parameters
+    values = model.fitted_kernel.parameters
 
     def read(factor: int, name: str) -> FloatArray:
         return np.array(values[f"{word}[{factor}].{name}"]) * 1.0

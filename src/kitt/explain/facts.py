@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -10,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kitt.data import FloatArray
-from kitt.grammar import Expression, Word
+from kitt.files import finite
+from kitt.language.grammar import Expression, Word
+from kitt.table.scaling import FloatArray
 
 ACTIVE = 0.05  # share of a word's variance below which a column does not count
 
@@ -130,13 +130,4 @@ class Explanation:
             "caveats": list(self.caveats),
             "text": self.text,
         }
-        return _finite(values)
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no infinity: null, where a number in the table's units is beyond the largest float."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return finite(values)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from kitt.grammar import Primitive
+from kitt.formatting import number, percent
+from kitt.language.grammar import Primitive
 
 if TYPE_CHECKING:
     from kitt.explain.facts import Effect, Explanation, Part
@@ -155,14 +156,3 @@ def _caveats(e: Explanation) -> Iterable[str]:
 def _listed(names: Sequence[str], most: int = 6) -> str:
     names = [*names[:most], f"{len(names) - most} more"] if len(names) > most else list(names)
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def percent(share: float) -> str:
-    if 0.995 <= share < 1:
-        return ">99 %"
-    return "<1 %" if 0 <= share < 0.005 else f"{100 * share:.0f} %"
-
-
-def number(value: float) -> str:
-    """Two significant digits, without needless exponents."""
-    return f"{float(f'{value:.2g}'):,.12g}" if 1e-4 <= abs(value) < 1e7 else f"{value:.2g}"

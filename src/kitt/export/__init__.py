@@ -13,7 +13,7 @@ from typing import Any
 
 from kitt.errors import InvalidInputError, MissingExtraError
 from kitt.export.source import Source
-from kitt.fitted import FittedKernel
+from kitt.language.fitted_kernel import FittedKernel
 
 __all__ = ["LIBRARIES", "code", "live"]
 

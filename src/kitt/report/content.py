@@ -14,14 +14,14 @@ from pathlib import Path
 import numpy as np
 from scipy.special import logsumexp, ndtr
 
-from kitt.caption import Caption, subsets
-from kitt.data import FloatArray, Standardiser
-from kitt.fit import FittedGP
-from kitt.fitted import FittedKernel
-from kitt.grammar import WORDS, Expression, Primitive
-from kitt.kernels import Slot
-from kitt.priors import Parameter
+from kitt.fitting.fit import FittedGP
+from kitt.language.fitted_kernel import FittedKernel
+from kitt.language.grammar import WORDS, Expression, Primitive
+from kitt.language.kernels import Slot
+from kitt.language.priors import Parameter
+from kitt.network.caption import Caption, subsets
 from kitt.suggest import Suggestion
+from kitt.table.scaling import FloatArray, Standardiser
 
 _COUNTS = 0.005  # weight from which a model's warnings matter
 _LIBRARIES = ("kitt", "torch", "numpy", "scipy")
@@ -45,7 +45,7 @@ class Candidate:
 
 def candidates(suggestion: Suggestion) -> list[Candidate]:
     """Every kernel that was tried, the heaviest first, then those that could not be fitted."""
-    model, said = suggestion.fitted, suggestion.captions.captions
+    model, said = suggestion.fitted, suggestion.captions.ranked
     reference = plain(suggestion)
     found = []
     for gp, weight, is_plain in zip(model.mixture.models, model.weights, model.is_plain, strict=True):
@@ -133,7 +133,7 @@ class LeftOut:
 
 def left_out(suggestion: Suggestion) -> LeftOut:
     mixture = suggestion.mixture
-    s, w = scale(mixture.models[0].kernel), mixture.weights[:, None]
+    s, w = scale(mixture.models[0].fitted_kernel), mixture.weights[:, None]
     mean, variance, density = (
         np.stack([getattr(gp.loo, name).numpy() for gp in mixture.models])
         for name in ("mean", "variance", "log_density")

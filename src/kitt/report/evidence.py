@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from kitt import data, features
-from kitt.caption import subsets
-from kitt.data import FloatArray, Standardiser
-from kitt.explain import Explanation
-from kitt.explain.prose import number
+from kitt.formatting import number
+from kitt.network import features
+from kitt.network.caption import subsets
 from kitt.report import figures
 from kitt.report.canvas import Svg
 from kitt.report.figures import Column, Line
 from kitt.suggest import Suggestion
+
+if TYPE_CHECKING:
+    from kitt import Explanation
+from kitt.table import dataset as data
+from kitt.table.scaling import FloatArray, Standardiser
 
 _FEWEST_NEIGHBOURS = 0.2  # mean weight below which smoothing says nothing
 

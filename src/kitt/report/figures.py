@@ -11,7 +11,6 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from kitt.data import FloatArray
 from kitt.report.canvas import (
     BLUE,
     COLOURS,
@@ -30,6 +29,7 @@ from kitt.report.canvas import (
     thinned,
 )
 from kitt.report.canvas import name as shown
+from kitt.table.scaling import FloatArray
 
 __all__ = [
     "Curve",

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kitt import data
-from kitt.data import FloatArray
-from kitt.explain import Explanation
-from kitt.explain.prose import percent
+from kitt.formatting import percent
 from kitt.report import figures
 from kitt.report.canvas import Svg
 from kitt.report.content import LeftOut
 from kitt.report.figures import Column, Curve
 from kitt.suggest import Suggestion
+
+if TYPE_CHECKING:
+    from kitt import Explanation
+from kitt.table import dataset as data
+from kitt.table.scaling import FloatArray
 
 MOST_COLUMNS = 6
 MOST_ROWS_OF_HEAT_MAP = 12

@@ -8,16 +8,12 @@ import time
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from kitt import export
-from kitt.checkpoint import replacing
-from kitt.errors import InvalidInputError
-from kitt.explain import explain
-from kitt.explain.prose import percent
+from kitt.files import write_text
+from kitt.formatting import percent
 from kitt.report import content
 from kitt.report.evidence import evidence
 from kitt.report.gallery import Gallery
@@ -34,8 +30,13 @@ def render_report(
     With `script_url` and `style_url` it refers to `asset("report.js")` and `asset("report.css")` at these addresses
     instead of holding them, and has no inline script or style at all, for pages with a strict content policy.
     """
+    import kitt
+
     began = time.perf_counter()
-    explanation, left_out = replace(explain(suggestion), caveats=()), content.left_out(suggestion)  # told as cautions
+    explanation, left_out = (
+        replace(kitt.explain(suggestion), caveats=()),
+        content.left_out(suggestion),
+    )  # told as cautions
     facts = _facts(suggestion) | {
         "title": title,
         "script_url": script_url,
@@ -50,20 +51,17 @@ def render_report(
 
 def write_report(suggestion: Suggestion, path: str | os.PathLike[str], title: str | None = None) -> None:
     """Write the report; a reader sees the old file or the new one, never half of it."""
-    text = render_report(suggestion, title)
-    try:
-        with replacing(Path(path)) as file:
-            file.write(text.encode())
-    except OSError as error:
-        raise InvalidInputError(f"cannot write {path}: {error.strerror}") from error
+    write_text(path, render_report(suggestion, title))
 
 
 def asset(name: str) -> str:
     """The text of `report.js` or `report.css`, for those who serve them as files."""
-    return files("kitt").joinpath("report", "templates", name).read_text(encoding="utf-8")
+    return files("kitt.report").joinpath("templates", name).read_text(encoding="utf-8")
 
 
 def _facts(suggestion: Suggestion) -> dict[str, Any]:
+    import kitt
+
     model = suggestion.fitted
     plain = content.plain(suggestion)
     return {
@@ -78,7 +76,7 @@ def _facts(suggestion: Suggestion) -> dict[str, Any]:
         "words": content.likely_words(suggestion),
         "cautions": content.cautions(suggestion),
         "parameters": content.parameters(model.best),
-        "codes": [(facts.title, model.code(library)) for library, facts in export.LIBRARIES.items()],
+        "codes": [(facts.title, model.code(library)) for library, facts in kitt.export.LIBRARIES.items()],
     }
 
 

@@ -1,0 +1,79 @@
+"""The command `kitt`: parsing and printing only. Every command imports what it needs when it runs."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from kitt.cli import tables
+from kitt.cli.display import console, errors
+from kitt.cli.plugins import PluginGroup
+from kitt.errors import KittError
+
+app = typer.Typer(
+    cls=PluginGroup,
+    help="Names, fits and explains the Gaussian-process kernel of a table.",
+    epilog=tables.examples(
+        "kitt demo",
+        "kitt suggest data.csv --target price",
+        "kitt fit data.csv --target price -o model.json",
+        "kitt predict model.json new.csv -o predictions.csv",
+    ),
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(tables.app)
+
+
+def main() -> None:
+    """Run a command. What went wrong on purpose is one red line, not a traceback."""
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
+    try:
+        app()
+    except KittError as error:
+        errors.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        sys.exit(2)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"kitt {version('kitt')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _kitt(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Names, fits and explains the Gaussian-process kernel of a table."""
+
+
+@app.command(epilog=tables.examples("kitt serve", "kitt serve --port 9000 --jobs 2 --max-rows 50000"))
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on; 127.0.0.1 is this computer only.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535)] = 8765,
+    jobs: Annotated[int, typer.Option(help="Fits at a time; the others wait.", min=1)] = 1,
+    max_rows: Annotated[int, typer.Option(help="Of a table.", min=8)] = 20_000,
+    max_columns: Annotated[int, typer.Option(help="Of a table.", min=2)] = 100,
+    max_mb: Annotated[float, typer.Option(help="Of a file.", min=0.001)] = 20.0,
+    network: tables.Network = "default",
+) -> None:
+    """Open a local page: drop a table, watch the fit, read the report. Also an HTTP API, at /api/openapi.json."""
+    import kitt
+
+    bounds = {"max_rows": max_rows, "max_columns": max_columns, "max_bytes": int(max_mb * 1e6)}
+    settings = kitt.serve.Settings(host=host, port=port, jobs=jobs, model=network, **bounds)
+    page = kitt.serve.create_app(settings)
+    console.print(f"http://{f'[{host}]' if ':' in host else host}:{port}  (stop with Ctrl+C)", highlight=False)
+    if host not in ("127.0.0.1", "localhost", "::1"):
+        errors.print("[dim]note:[/] there are no passwords: whoever can reach this address can use it", highlight=False)
+    kitt.serve.run(page, settings)

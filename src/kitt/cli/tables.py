@@ -1,0 +1,331 @@
+"""The commands for tables and models: parsing only. Each imports what it needs when it runs; `display` prints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from kitt.cli.display import bar, console, errors, notes, print_captions, print_explanation, print_fits, write
+from kitt.errors import InvalidInputError, KittError, MissingExtraError
+
+if TYPE_CHECKING:
+    from kitt.suggest import Suggestion
+
+TABLES = (".csv", ".tsv", ".txt", ".dat", ".data", ".parquet", ".gz")  # what is read of a directory
+
+app = typer.Typer()
+
+Target = Annotated[str | None, typer.Option("--target", "-t", help="Column to predict; without it, the last.")]
+K = Annotated[int, typer.Option("-k", help="Kernels that the network names.", min=1)]
+Network = Annotated[str, typer.Option("--model", help="Trained network: a bundled one (see `kitt model`) or a file.")]
+Ranking = Annotated[
+    str, typer.Option(help="prudent (probability, less what an error costs), probability or expected-loss.")
+]
+DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")]
+Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Column to ignore; may be repeated.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON, for programs.")]
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="File written by `kitt fit`.")]
+Seed = Annotated[int, typer.Option(help="Of everything random.")]
+Weights = Annotated[str, typer.Option(help="stacking, bic, lml, network or uniform.")]
+Sums = Annotated[bool, typer.Option("--sums/--no-sums", help="Also fit sums that grow from the captions.")]
+Plain = Annotated[bool, typer.Option("--plain/--no-plain", help="Also try plain RBF and Matern52 kernels.")]
+Deadline = Annotated[float | None, typer.Option(help="Seconds for all fits together; without it, as long as it takes.")]
+
+
+def examples(*lines: str) -> str:
+    return "[bold]Examples[/]\n\n" + "\n\n".join(f"$ {escape(line)}" for line in lines)
+
+
+# --- suggest -------------------------------------------------------------------------------------------------------------
+
+
+@app.command(
+    epilog=examples(
+        "kitt suggest data.csv --target price",
+        "kitt suggest data.csv -t price -k 5 --json",
+        "zcat data.csv.gz | kitt suggest - -t price",
+        "kitt suggest tables/ --json --jobs 4 > kernels.jsonl",
+        "kitt suggest tables/ --json --backend dask --scheduler tcp://10.0.0.1:8786",
+    ),
+)
+def suggest(
+    tables: Annotated[list[str], typer.Argument(metavar="TABLE", help="CSV or Parquet files, directories, or -.")],
+    target: Target = None,
+    k: K = 3,
+    model: Network = "default",
+    ranking: Ranking = "prudent",
+    drop_missing: DropMissing = False,
+    exclude: Exclude = None,
+    as_json: AsJson = False,
+    jobs: Annotated[int, typer.Option(help="Tables at a time.", min=1)] = 1,
+    backend: Annotated[str, typer.Option(help="loky: processes here; dask: a cluster.")] = "loky",
+    scheduler: Annotated[str | None, typer.Option(help="Address of the dask scheduler.")] = None,
+) -> None:
+    """Name the kernels of tables, with probabilities, without fitting anything."""
+    paths = list(_files(tables))
+    job = (target, drop_missing, tuple(exclude or ()), {"k": k, "model": model, "ranking": ranking})
+    failed = 0
+    for record in _each(paths, job, jobs, backend, scheduler):
+        failed += "error" in record
+        if as_json:
+            print(json.dumps(record), flush=True)
+        elif "error" in record:
+            name = f"{record['table']}: " if len(paths) > 1 else ""
+            errors.print(f"[bold red]error:[/] {escape(name + record['error'])}", highlight=False, soft_wrap=True)
+        else:
+            print_captions(record)
+    if failed:
+        raise typer.Exit(2)
+
+
+def _files(names: Iterable[str]) -> Iterator[str]:
+    """Files as they are; of a directory, all tables in it."""
+    for name in names:
+        if not Path(name).is_dir():
+            yield name
+            continue
+        found = sorted(str(path) for path in Path(name).iterdir() if path.suffix.lower() in TABLES)
+        if not found:
+            raise InvalidInputError(f"no table in the directory '{name}': none ends with {', '.join(TABLES)}")
+        yield from found
+
+
+def _each(
+    paths: Sequence[str], job: tuple[Any, ...], jobs: int, backend: str, scheduler: str | None
+) -> Iterable[dict[str, Any]]:
+    """A record for each table, in order; here, in other processes, or on a cluster."""
+    if backend not in ("loky", "dask") or (backend == "dask") != (scheduler is not None):
+        raise InvalidInputError("expected --backend loky, or --backend dask with the address of its --scheduler")
+    if jobs == 1 and backend == "loky":
+        return (_record(path, *job) for path in paths)
+    from joblib import Parallel, delayed, parallel_config
+
+    tasks = (delayed(_record)(path, *job) for path in paths)
+    if backend == "loky":
+        return Parallel(n_jobs=jobs, return_as="generator")(tasks)
+    from distributed import Client
+
+    with Client(scheduler) as client, parallel_config("dask", client=client):
+        return Parallel(n_jobs=-1)(tasks)
+
+
+def _record(
+    path: str, target: str | None, drop: bool, exclude: tuple[str, ...], options: dict[str, Any]
+) -> dict[str, Any]:
+    from kitt.suggest import Options, suggest_dataset
+    from kitt.table.dataset import Dataset
+
+    try:
+        dataset = Dataset.read(path, target, drop, exclude)
+        return {"table": path, **suggest_dataset(dataset, Options.of(**options), fit=False).to_dict()}
+    except KittError as error:
+        return {"table": path, "error": str(error)}
+
+
+# --- fit -----------------------------------------------------------------------------------------------------------------
+
+
+@app.command(
+    epilog=examples(
+        "kitt fit data.csv --target price -o model.json",
+        "kitt fit data.csv -t price -o model.json --deadline 60 --exclude id --drop-missing",
+        "kitt fit data.csv -t price -o kernels.json --no-rows",
+    ),
+)
+def fit(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="CSV or Parquet file, or - for standard input.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File for the model, JSON.")],
+    target: Target = None,
+    k: K = 3,
+    weights: Weights = "stacking",
+    sums: Sums = True,
+    plain: Plain = True,
+    deadline: Deadline = None,
+    rows: Annotated[bool, typer.Option("--rows/--no-rows", help="Keep the rows, which predictions need.")] = True,
+    model: Network = "default",
+    ranking: Ranking = "prudent",
+    drop_missing: DropMissing = False,
+    exclude: Exclude = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Name the kernels of a table, fit them, average them, and keep the model in a file."""
+    import kitt
+    from kitt.suggest import Options, suggest_dataset
+    from kitt.table.dataset import Dataset
+
+    options = Options.of(
+        k=k, weights=weights, sums=sums, plain=plain, deadline=deadline, model=model, ranking=ranking, random_state=seed
+    )
+    if not out.parent.is_dir():
+        raise InvalidInputError(f"cannot write {out}: there is no directory {out.parent}")
+    dataset = Dataset.read(table, target, drop_missing, exclude or ())
+    with bar() as progress:
+        suggestion = suggest_dataset(dataset, options, progress=progress)
+    suggestion.save(out, rows)
+    explanation = kitt.explain(suggestion)
+    if as_json:
+        record = {"table": table, "model": str(out), **suggestion.to_dict(), "explanation": explanation.to_dict()}
+        print(json.dumps(record))
+        return
+    print_fits(suggestion)
+    console.print(f"\n{explanation.text}\n", markup=False, highlight=False)
+    console.print(f"model in {out}", markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command(
+    epilog=examples(
+        "kitt report data.csv --target price -o report.html",
+        "kitt report data.csv -t price -o report.html --deadline 60 --exclude id --drop-missing",
+    ),
+)
+def report(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="CSV or Parquet file, or - for standard input.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File for the report, HTML.")],
+    target: Target = None,
+    k: K = 3,
+    weights: Weights = "stacking",
+    sums: Sums = True,
+    plain: Plain = True,
+    deadline: Deadline = None,
+    model: Network = "default",
+    ranking: Ranking = "prudent",
+    drop_missing: DropMissing = False,
+    exclude: Exclude = None,
+    seed: Seed = 0,
+) -> None:
+    """Fit as `kitt fit` does, and show what was found in one HTML page that needs nothing else."""
+    import kitt
+    from kitt.suggest import Options, suggest_dataset
+    from kitt.table.dataset import Dataset
+
+    options = Options.of(
+        k=k, weights=weights, sums=sums, plain=plain, deadline=deadline, model=model, ranking=ranking, random_state=seed
+    )
+    if not out.parent.is_dir():
+        raise InvalidInputError(f"cannot write {out}: there is no directory {out.parent}")
+    dataset = Dataset.read(table, target, drop_missing, exclude or ())
+    with bar() as progress:
+        suggestion = suggest_dataset(dataset, options, progress=progress)
+    kitt.write_report(suggestion, out, None if table == "-" else Path(table).name)
+    console.print(f"report in {out}", markup=False, highlight=False, soft_wrap=True)
+
+
+# --- predict -------------------------------------------------------------------------------------------------------------
+
+
+@app.command(
+    epilog=examples(
+        "kitt predict model.json new.csv -o predictions.csv",
+        "kitt predict model.json new.csv --quantiles 0.1,0.5,0.9",
+        "cat new.csv | kitt predict model.json - --json",
+    ),
+)
+def predict(
+    model: ModelFile,
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="New rows with the same columns, or -.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV file; without it, standard output.")] = None,
+    quantiles: Annotated[str, typer.Option(help="Levels, with commas between.")] = "0.05,0.95",
+    function: Annotated[bool, typer.Option("--function", help="Of the function, without observation noise.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON line a row instead of CSV.")] = False,
+) -> None:
+    """Predict new rows: mean, standard deviation and quantiles, one line a row."""
+    import pandas as pd
+
+    from kitt.model.document import load
+    from kitt.table.reading import read_table
+
+    levels = _levels(quantiles)
+    fitted = load(model)
+    frame, read = read_table(table)
+    notes([*read, *fitted.encoding.encode(frame)[1]])
+    mean, std = fitted.predict(frame, not function)
+    columns = {
+        f"q{100 * level:g}": q for level, q in zip(levels, fitted.quantiles(frame, levels, not function).T, strict=True)
+    }
+    result = pd.DataFrame({"mean": mean, "std": std, **columns})
+    text = result.to_json(orient="records", lines=True) if as_json else result.to_csv(index=False)
+    write(out, str(text))
+
+
+def _levels(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise InvalidInputError(f"expected levels between 0 and 1, such as 0.05,0.95; got '{text}'") from None
+
+
+# --- explain and export --------------------------------------------------------------------------------------------------
+
+
+@app.command(epilog=examples("kitt explain model.json", "kitt explain model.json --json"))
+def explain(model: ModelFile, as_json: AsJson = False) -> None:
+    """Say what a model found: its words, the columns they depend on, the noise."""
+    import kitt
+    from kitt.model.document import load
+
+    explanation = kitt.explain(load(model))
+    if as_json:
+        print(json.dumps(explanation.to_dict()))
+    else:
+        print_explanation(explanation)
+
+
+@app.command(
+    epilog=examples(
+        "kitt export model.json --to gpytorch > kernel.py", "kitt export model.json --to sklearn --component 1"
+    ),
+)
+def export(
+    model: ModelFile,
+    to: Annotated[str, typer.Option("--to", help="gpytorch, botorch, sklearn, gpflow or gpjax.")],
+    component: Annotated[int | None, typer.Option(help="Which kernel, from 0; without it, the heaviest.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File; without it, standard output.")] = None,
+) -> None:
+    """Write a fitted kernel as source for another library, which runs without this one."""
+    from kitt.model.document import load
+
+    write(out, load(model).code(to, component))
+
+
+# --- demo ----------------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Directory for the report and the model.")] = Path(),
+    deadline: Annotated[float, typer.Option(help="Seconds for all fits together.")] = 20.0,
+) -> None:
+    """The whole job on a real table: progress of diabetes in 442 patients (scikit-learn's)."""
+    from sklearn.datasets import load_diabetes
+
+    import kitt
+    from kitt.suggest import Options, suggest_dataset
+    from kitt.table.dataset import Dataset
+
+    frame = load_diabetes(as_frame=True, scaled=False).frame
+    dataset = Dataset.from_frame(frame.rename(columns={"target": "progress"}))
+    with bar() as progress:
+        suggestion = suggest_dataset(dataset, Options(deadline=deadline), progress=progress)
+    print_captions({"table": "diabetes", **suggestion.to_dict(), "warnings": []})
+    print_fits(suggestion)
+    print_explanation(kitt.explain(suggestion))
+    suggestion.save(out / "demo-model.json")
+    console.print(f"model in {out / 'demo-model.json'}: try kitt explain, kitt export --to gpytorch", highlight=False)
+    if report := _report(suggestion, out / "demo-report.html"):
+        console.print(f"report in {report}", highlight=False)
+
+
+def _report(suggestion: Suggestion, path: Path) -> Path | None:
+    import kitt
+
+    try:
+        kitt.write_report(suggestion, path)
+    except MissingExtraError:  # the extra `report` is not installed
+        return None
+    return path

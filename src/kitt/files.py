@@ -1,0 +1,111 @@
+"""Files that are whole or not there at all, and JSON documents that say what they are.
+
+Everything that writes a file does it here, and everything that reads a document of ours: a fitted kernel, a model, the
+header of a checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from kitt.errors import CheckpointError, InvalidInputError
+
+T = TypeVar("T")
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Any]:
+    """A binary file that takes the place of `path` when it is complete and on disk, or not at all."""
+    path = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """A reader sees the old file or the new one, never half of it."""
+    try:
+        with replacing(path) as file:
+            file.write(text.encode())
+    except OSError as error:
+        raise InvalidInputError(f"cannot write {path}: {error.strerror}") from error
+
+
+def read_json(path: str | os.PathLike[str], format: str) -> Any:
+    """The document in a file that should have this format."""
+    try:
+        return json.loads(Path(path).read_bytes(), parse_constant=_reject_constant)
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is not a {format} file, or is cut short: not JSON ({error})") from error
+
+
+def load_document(path: str | os.PathLike[str], format: str, build: Callable[[Any], T]) -> T:
+    """What `build` makes of the document in a file; its errors name the file."""
+    document = read_json(path, format)
+    try:
+        return build(document)
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+
+
+def _reject_constant(name: str) -> NoReturn:
+    raise ValueError(f"the number {name} is not allowed")
+
+
+def check_format(document: Any, format: str, version: int | str) -> None:
+    """Raise CheckpointError unless this is a document of that format and version."""
+    found = document.get("format") if isinstance(document, Mapping) else type(document).__name__
+    if found != format or not isinstance(document, Mapping):
+        raise CheckpointError(f'expected a document with "format": "{format}", got {found!r}: another kind of file')
+    got = document.get("version")
+    if got != version or isinstance(got, bool):
+        raise CheckpointError(
+            f"this {format} document has version {got!r}; this release reads version {version}: "
+            "upgrade kitt, or save the model again with this release"
+        )
+
+
+def check_schema(document: Any, format: str, schema: Mapping[str, Any], *others: Mapping[str, Any]) -> None:
+    """Raise CheckpointError where a document departs from its schema, which may refer to `others`."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import best_match
+    from referencing import Registry, Resource
+
+    registry: Any = Registry().with_resources([(other["$id"], Resource.from_contents(dict(other))) for other in others])
+    error = best_match(Draft202012Validator(schema, registry=registry).iter_errors(document))
+    if error is not None:
+        raise CheckpointError(f"not a valid {format} document, at {error.json_path}: {error.message}")
+
+
+@cache
+def read_schema(package: str, name: str) -> dict[str, Any]:
+    """The JSON Schema that lies in the folder `schemas` of a package."""
+    return json.loads(resources.files(package).joinpath("schemas", name).read_text(encoding="utf-8"))
+
+
+def finite(value: Any) -> Any:
+    """The same for JSON, which has no infinity: null, where a number in the table's units is beyond the largest float."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

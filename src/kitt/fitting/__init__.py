@@ -1,0 +1,1 @@
+"""The parameters of one kernel (paper, Inference, step 5)."""

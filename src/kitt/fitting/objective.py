@@ -1,0 +1,108 @@
+"""What a fit maximises: the table, the settings, and the log marginal likelihood with its gradient and its curvature."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from kitt.errors import FitError
+from kitt.fitting.config import Budget, FitConfig
+from kitt.fitting.starts import FlatPrior
+from kitt.fitting.table import Table
+from kitt.gp.exact import Likelihood, cholesky, fisher_information
+from kitt.language.grammar import Expression
+from kitt.language.kernels import Kernel
+from kitt.language.priors import Parameter, preset
+
+DENSE = 500  # parameters, at most, whose curvature is a matrix
+_FISHER_ROWS = 64  # from which it is estimated
+_BATCH = 64  # likelihoods at a time
+_STEP, _LEAST = 1e-4, 0.1  # of differences of the prior's score; curvature of any parameter
+
+# Raw parameters stay in this box, beyond which nothing changes but rounding.
+BOX: dict[Parameter, tuple[float, float]] = {
+    Parameter.LENGTHSCALE: (-7.0, 9.0),
+    Parameter.PERIOD: (-6.0, 6.0),
+    Parameter.FREQUENCY: (-100.0, 100.0),
+    Parameter.VARIANCE: (-14.0, 12.0),
+    Parameter.SLOPE: (-16.0, 12.0),
+    Parameter.SHIFT: (-100.0, 100.0),
+    Parameter.NOISE: (-18.0, 5.0),
+}
+
+
+class Objective:
+    """Log marginal likelihood, with the log prior density added for MAP: to be maximised."""
+
+    def __init__(self, expression: Expression, table: Table, config: FitConfig) -> None:
+        self.kernel, self.table = Kernel(expression, table.X.shape[1]), table
+        self.likelihood = Likelihood(self.kernel, table.X, table.y)
+        self.prior = FlatPrior.of(preset(config.prior), self.kernel)
+        self.uses_prior = config.objective == "map"
+        bounds = [BOX[s.parameter] for s in self.kernel.slots for _ in range(s.size)]
+        self.low, self.high = torch.tensor(bounds, dtype=torch.float64).unbind(1)
+        for slot in (s for s in self.kernel.slots if s.parameter is Parameter.PERIOD):  # none between the levels
+            self.low[slot.slice] = table.shortest.log().clamp(*BOX[Parameter.PERIOD])
+
+    def clamp(self, theta: Tensor) -> Tensor:
+        return torch.minimum(torch.maximum(theta, self.low), self.high)
+
+    def value_and_gradient(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        value, gradient = self.likelihood.value_and_gradient(theta)
+        if self.uses_prior:
+            value, gradient = value + self.prior.log_density(theta), gradient + self.prior.score(theta)
+        return value, gradient
+
+    def inverse_curvature(self, theta: Tensor) -> Tensor:
+        """About the inverse Hessian (P, P): the Fisher information of some of the rows, scaled to all, and the prior's.
+
+        The prior's alone where parameters are very many.
+        """
+        X = self.table.X
+        bend = self.prior.score(theta - _STEP) - self.prior.score(theta + _STEP)
+        information = torch.diag((bend / (2 * _STEP)).clamp_min(0) + _LEAST)
+        if len(theta) > DENSE:
+            return information.inverse()
+        some = X[torch.linspace(0, len(X) - 1, min(len(X), _FISHER_ROWS)).long()]
+        information += fisher_information(self.kernel, theta, some) * (len(X) / len(some))
+        scale = torch.diagonal(information).rsqrt()
+        correlation = information * torch.outer(scale, scale)
+        return torch.cholesky_inverse(cholesky(correlation, "the parameters")) * torch.outer(scale, scale)
+
+    def scores(self, thetas: Tensor, budget: Budget) -> Tensor:
+        """Values (S,) of many starts; minus infinity where there is none."""
+        scores: list[Tensor] = []
+        for part in thetas.split(_BATCH):
+            if budget.spent and scores:  # guesses come before draws: those are always scored
+                part = part[:0]
+            scores.append(self._likelihoods(part))
+        value = torch.cat(scores)
+        value = torch.cat([value, value.new_full((len(thetas) - len(value),), -math.inf)])
+        return value + self.prior.log_density(thetas) if self.uses_prior else value
+
+    def _likelihoods(self, thetas: Tensor) -> Tensor:
+        try:
+            return self._batched(len(thetas)).value(thetas)
+        except FitError:
+            if len(thetas) == 1:
+                return thetas.new_full((1,), -math.inf)
+            return torch.cat([self._likelihoods(half) for half in thetas.split((len(thetas) + 1) // 2)])
+
+    def batch(self, thetas: Tensor) -> tuple[Tensor, Tensor]:
+        """Values (S,) and gradients (S, P) of many points; minus infinity and zero where there are none."""
+        try:
+            value, gradient = self._batched(len(thetas)).value_and_gradient(thetas)
+        except FitError:
+            if len(thetas) == 1:
+                return thetas.new_full((1,), -math.inf), torch.zeros_like(thetas)
+            halves = [self.batch(half) for half in thetas.split((len(thetas) + 1) // 2)]
+            return torch.cat([value for value, _ in halves]), torch.cat([gradient for _, gradient in halves])
+        if self.uses_prior:
+            value, gradient = value + self.prior.log_density(thetas), gradient + self.prior.score(thetas)
+        return value, gradient
+
+    def _batched(self, count: int) -> Likelihood:
+        X, y = self.table.X, self.table.y
+        return Likelihood(self.kernel, X.expand(count, *X.shape), y.expand(count, -1))

@@ -1,0 +1,250 @@
+"""The parameters that fit best: type-II maximum likelihood or MAP, coarse to fine, from many starts.
+
+Draws and guesses (`starts`) are scored on about a hundred rows, the best few optimised for a few steps on a few
+hundred, the best of those finished on all. Solutions on the few hundred are remembered: a sum starts from its first
+words, a noise word from the fit without it (prior draws miss it by a hundred nats on Yacht). Paper, Inference, step 4.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kitt.errors import FitError
+from kitt.fitting.ascent import ascend
+from kitt.fitting.config import Budget, DeadlineError, FitConfig
+from kitt.fitting.objective import DENSE, Objective
+from kitt.fitting.starts import Profile, extended, first, ladder
+from kitt.fitting.table import Table
+from kitt.gp.exact import Posterior, leave_one_out
+from kitt.language.grammar import Expression, Word, parse
+from kitt.language.kernels import Kernel
+from kitt.language.priors import Parameter
+from kitt.threads import threads_for
+
+_SCORED_ROWS = 100  # on which all draws and guesses are compared
+_PATIENCE = 4  # iterations that must together gain more than the tolerance
+_STEPS = 10  # on those rows, of the best starts together
+_TRIED, _TRIAL, _COARSE = 3, 12, 30  # on some of the rows: starts, iterations of each, iterations of the best
+_LOST = 2  # scipy's status when the line search fails: once more from the best point
+_MIRRORS = 3  # times that signs are turned round and the climb goes on
+_REFERENCE = parse("Matern52")
+
+
+@dataclass(frozen=True)
+class Solution:
+    theta: Tensor
+    value: float
+    gradient: Tensor
+    converged: bool
+
+
+class _Ascent:
+    """What scipy sees of an objective, and the best point it has seen. A point that cannot be evaluated is a wall."""
+
+    def __init__(self, objective: Objective, start: Tensor, tolerance: float, budget: Budget) -> None:
+        self.objective, self.tolerance, self.budget = objective, tolerance, budget
+        self.best = Solution(objective.clamp(start), -math.inf, torch.full_like(start, math.inf), False)
+        self.worst = math.inf
+        self.trail: list[float] = []
+
+    def negative(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        self.budget.spend()
+        theta = self.objective.clamp(torch.from_numpy(x.copy()))
+        try:
+            value, gradient = self.objective.value_and_gradient(theta)
+        except FitError:
+            if self.worst == math.inf:
+                raise
+            return -self.worst + 1e3, np.zeros_like(x)
+        gradient = torch.where(theta == torch.from_numpy(x), gradient, 0.0)  # nothing changes beyond the box
+        self.worst = min(self.worst, float(value))
+        if float(value) > self.best.value:
+            self.best = Solution(theta, float(value), gradient, False)
+        return -float(value), -gradient.numpy()
+
+    def stop_when_flat(self, intermediate_result: Any) -> None:
+        """A few iterations have gained little; twice as many where the gradient is still steep, as along a period."""
+        self.trail.append(float(intermediate_result.fun))
+        patience = _PATIENCE if self.best.gradient.abs().max() < 1 else 2 * _PATIENCE
+        if len(self.trail) > patience and self.trail[-1 - patience] - self.trail[-1] < self.tolerance:
+            raise StopIteration
+
+
+def maximise(
+    objective: Objective, start: Tensor, iterations: int, tolerance: float, budget: Budget, method: str = "bfgs"
+) -> Solution:
+    """Climb from `start`; at the deadline, the best point so far.
+
+    BFGS begins with the Fisher information as its Hessian, which halves the evaluations. Very many parameters are left to
+    L-BFGS-B, which begins with nothing.
+    """
+    from scipy.optimize import minimize  # a third of a second, which captions alone do without
+
+    ascent = _Ascent(objective, start, tolerance, budget)
+    options: dict[str, Any] = {"maxiter": iterations, "gtol": 1e-3}
+    setting: dict[str, Any] = {"method": "BFGS", "options": options}
+    if len(start) > DENSE:
+        method = "l-bfgs"
+    if method == "l-bfgs":
+        bounds = list(zip(objective.low.tolist(), objective.high.tolist(), strict=True))
+        setting = {"method": "L-BFGS-B", "bounds": bounds, "options": options | {"ftol": 0.0, "maxcor": 30}}
+    try:
+        with threads_for(len(objective.table.y)):
+            for _ in range(2):
+                x = ascent.best.theta
+                if method == "bfgs":
+                    options["hess_inv0"] = objective.inverse_curvature(x).numpy()
+                result = minimize(ascent.negative, x.numpy(), jac=True, callback=ascent.stop_when_flat, **setting)
+                if result.status != _LOST:
+                    break
+    except DeadlineError:
+        return ascent.best
+    return replace(ascent.best, converged=result.nit < iterations)
+
+
+def mirrored(objective: Objective, best: Solution, gain: float, budget: Budget) -> Tensor | None:
+    """With the better sign of each shift: the way of an ascent to the other would lead through infinity, or zero."""
+    theta, value = best.theta, best.value
+    shifts = [i for s in objective.kernel.slots if s.parameter is Parameter.SHIFT for i in range(s.start, s.slice.stop)]
+    for i in shifts:
+        if budget.spent:
+            break
+        other = theta.clone()
+        other[i] *= -1
+        if (there := float(objective.scores(other.unsqueeze(0), budget))) > value + gain:
+            theta, value = other, there
+    return None if value == best.value else theta
+
+
+class Search:
+    """Solutions on a subset of the rows, remembered; a sum starts from its first words."""
+
+    def __init__(self, table: Table, config: FitConfig, seed: int) -> None:
+        self.config, self.seed = config, seed
+        self.guide = replace(config, objective="map")  # on few rows the likelihood alone goes astray
+        generator = self.generator("rows")
+        self.table = table.rows(config.coarse_rows, generator)
+        self.is_all = len(self.table.y) == len(table.y)
+        self.few = self.table.rows(_SCORED_ROWS, generator)
+        self.found: dict[Expression, list[Solution]] = {}
+        self._profile: Profile | None = None
+
+    def generator(self, purpose: object) -> torch.Generator:
+        """One for each purpose, so that what was fitted before does not matter."""
+        return torch.Generator().manual_seed(zlib.crc32(f"{self.seed} {purpose}".encode()))
+
+    def profile(self, budget: Budget) -> Profile:
+        """Lengthscales, variance and noise from a Matern52, which is what most words resemble most."""
+        if self._profile is None:
+            crude = Profile.of(self.table.X, self.table.y, self.table.shortest, self.generator("profile"))
+            word, kernel = _REFERENCE.words[0], Kernel(_REFERENCE, self.table.X.shape[1])
+            values = kernel.unflatten(self._climb(_REFERENCE, first(word, crude), budget, self.few)[0])
+            lengthscale, detail = values["Matern52[0].lengthscale"].clamp(0.05, 50.0), None
+            if crude.is_dense:
+                best = self._climb(_REFERENCE, ladder(word, crude), budget, self.table)[0]
+                detail = kernel.unflatten(best)["Matern52[0].lengthscale"].clamp(1e-3, 50.0)
+            self._profile = crude.refined(
+                lengthscale, float(values["Matern52.variance"]), float(values["noise"]), detail
+            )
+        return self._profile
+
+    def solutions(self, words: tuple[Word, ...], budget: Budget) -> list[Solution]:
+        """Best first. The words come in the order in which they are added."""
+        expression = Expression(words)
+        if expression not in self.found:
+            with threads_for(len(self.table.y)):
+                self.found[expression] = self._solutions(expression, budget)
+        return self.found[expression]
+
+    def _solutions(self, expression: Expression, budget: Budget) -> list[Solution]:
+        words, profile, generator = expression.words, self.profile(budget), self.generator(expression)
+        if len(words) == 1:
+            starts = first(words[0], profile)
+        else:
+            starts = self._extended(words, self.solutions(words[:-1], budget)[0], profile, generator)
+        return self._optimise(expression, starts, generator, budget)
+
+    def _extended(self, words: tuple[Word, ...], head: Solution, profile: Profile, rng: torch.Generator) -> Tensor:
+        kernel = Kernel(Expression(words[:-1]), self.table.X.shape[1])
+        posterior = Posterior.fit(kernel, head.theta, self.table.X, self.table.y)
+        residual = self.table.y - leave_one_out(posterior, self.table.y).mean
+        return extended(head.theta, words[-1], profile, residual, rng)
+
+    def _optimise(
+        self, expression: Expression, guesses: Tensor, generator: torch.Generator, budget: Budget
+    ) -> list[Solution]:
+        """On some of the rows, the three most promising starts climb for a trial, then the best of them; best first."""
+        tolerance = 10 * self.config.tolerance
+        objective = Objective(expression, self.table, self.guide)
+        starts = torch.cat([guesses, objective.prior.sample(self.config.draws, generator)])
+        tried = []
+        points = self._climb(expression, starts, budget, self.few)
+        if self.profile(budget).is_dense:  # a hundred rows do not show what is short
+            points = torch.cat([points, objective.clamp(guesses)])
+        for start in self._promising(objective, points, budget):
+            with suppress(FitError):
+                tried.append(maximise(objective, start, _TRIAL, tolerance, budget))
+        if not tried:
+            raise FitError(f"{expression} has no finite likelihood at any of {len(starts)} starts: leave it out")
+        tried.sort(key=lambda s: -s.value)
+        if self.is_all:
+            return [self.finish(Objective(expression, self.table, self.config), tried, budget), *tried[1:]]
+        return [maximise(objective, tried[0].theta, _COARSE - _TRIAL, tolerance, budget), *tried[1:]]
+
+    def finish(self, objective: Objective, tried: list[Solution], budget: Budget) -> Solution:
+        """The best of the first few, on all rows, and of its mirror images."""
+        c = self.config
+
+        def climb(theta: Tensor) -> Solution:
+            return maximise(objective, theta, c.max_iterations, c.tolerance, budget, c.method)
+
+        best = max((climb(s.theta) for s in tried[: c.finished]), key=lambda s: s.value)
+        for _ in range(_MIRRORS):
+            if (other := mirrored(objective, best, 10 * c.tolerance, budget)) is None:
+                break
+            best = max(best, climb(other), key=lambda s: s.value)
+        return best
+
+    def _climb(self, expression: Expression, starts: Tensor, budget: Budget, rows: Table) -> Tensor:
+        """The best starts on some rows, and how far they climb there, all together, in a few steps: best first."""
+        objective = Objective(expression, rows, self.guide)
+
+        def evaluate(thetas: Tensor) -> tuple[Tensor, Tensor]:
+            budget.evaluations += len(thetas)
+            return objective.batch(thetas)
+
+        starts = objective.clamp(starts)
+        ranked = starts[objective.scores(starts, budget).argsort(descending=True, stable=True)]
+        chosen = _distinct(objective.kernel, ranked, self.config.starts)
+        if budget.spent:
+            return chosen
+        tolerance, box = 20 * self.config.tolerance, (objective.low, objective.high)
+        H = torch.stack([objective.inverse_curvature(theta) for theta in chosen])
+        points, values = ascend(evaluate, box, chosen, H, _STEPS, tolerance, lambda: budget.spent)
+        return torch.cat([points[values.argsort(descending=True, stable=True)], chosen])
+
+    def _promising(self, objective: Objective, points: Tensor, budget: Budget) -> Tensor:
+        """The best two, and the middle of the prior: a hundred rows can mislead, and that is where others start."""
+        ranked = points[objective.scores(points, budget).argsort(descending=True, stable=True)]
+        middle = objective.clamp(objective.prior.middle().unsqueeze(0))
+        return torch.cat([_distinct(objective.kernel, ranked, _TRIED - 1), middle])
+
+
+def _distinct(kernel: Kernel, ranked: Tensor, count: int) -> Tensor:
+    """The first `count` that differ in more than variances and noise."""
+    shape = [i for s in kernel.slots if s.factor is not None for i in range(s.start, s.slice.stop)] or [0]
+    chosen: list[Tensor] = []
+    for theta in ranked:
+        if all((theta - other)[shape].abs().max() > 0.2 for other in chosen):
+            chosen.append(theta)
+        if len(chosen) == count:
+            break
+    return torch.stack(chosen)

@@ -1,0 +1,283 @@
+"""Where the optimiser begins: draws from the prior, and guesses read off the data.
+
+A guess is made factor by factor. Every primitive has *active* parameters, suggested by the data, and *neutral* ones,
+with which it is nearly constant; so a product also starts from each of its factors alone, and never far below them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+
+import torch
+from torch import Tensor
+
+from kitt.language.grammar import Expression, Primitive, Word
+from kitt.language.kernels import Kernel, Slot
+from kitt.language.priors import Cauchy, Context, Distribution, Parameter, Preset
+
+Factor = dict[Parameter, Tensor]  # constrained values (D,) of one factor of a word
+_FREQUENCIES = 256  # of each column's spectrum, and more where columns are few
+_WAVES = 2048  # plane waves tried
+_DENSE_COLUMNS = 2
+_LADDER = (1, 4, 16, 64)  # in so few columns, lengthscales tried are so much shorter than the table
+_WAVE = 0.7  # lengthscale at which Periodic is about a wave
+_SURE = 10.0  # difference of BIC that leaves no doubt
+_MULTIPLES = (2, 3, 4, 5, 6)  # and periods so much longer than that of the highest peak
+
+
+@dataclass(frozen=True)
+class FlatPrior:
+    """A preset laid out along theta."""
+
+    slots: tuple[tuple[Slot, Distribution], ...]
+
+    @classmethod
+    def of(cls, preset: Preset, kernel: Kernel) -> FlatPrior:
+        words = kernel.expression.words
+
+        def context(slot: Slot) -> Context:
+            word = None if slot.word is None else words[slot.word]
+            return Context(word.bandwidth_factors, kernel.dims, word.is_noise) if word else Context(1, kernel.dims)
+
+        return cls(tuple((s, preset.distribution(s.parameter, context(s))) for s in kernel.slots))
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Unconstrained draws, (count, P)."""
+        return torch.cat([s.parameter.unconstrain(d.sample((count, s.size), generator)) for s, d in self.slots], -1)
+
+    def middle(self) -> Tensor:
+        """The median (P,), but a little off zero, where a frequency would stay."""
+        values = [(s.size, 0.25 * d.scale if isinstance(d, Cauchy) else d.mu) for s, d in self.slots]
+        return torch.cat([torch.full((size,), value, dtype=torch.float64) for size, value in values])
+
+    def log_density(self, theta: Tensor) -> Tensor:
+        """Of the unconstrained parameters, (...,)."""
+        return torch.stack([d.log_density(theta[..., s.slice]).sum(-1) for s, d in self.slots]).sum(0)
+
+    def score(self, theta: Tensor) -> Tensor:
+        """Gradient of `log_density`."""
+        return torch.cat([d.score(theta[..., s.slice]) for s, d in self.slots], -1)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a table suggests about parameters, before any particular kernel is fitted."""
+
+    X: Tensor  # (N, D)
+    shortest: Tensor  # (D,) periods that the whole table can show
+    lengthscale: Tensor  # (D,) of a Matern52 on a hundred of the rows
+    detail: Tensor | None  # (D,) of one on all of them, where rows lie close enough to show what is short
+    variance: float
+    noise: float
+    slope: Tensor  # (D,) squared coefficients of a linear regression
+    growth: Tensor  # (D,) correlation of the size of the residual with each column
+    periods: Tensor  # (D,) of the highest peak of each column's spectrum
+    strongest: int  # the column with the highest peak of all
+    season: float  # its period, of which that peak may be a harmonic
+    waves: Tensor  # (3, D) frequencies of the strongest plane waves
+
+    @property
+    def is_dense(self) -> bool:
+        """Of so few columns that rows lie close together, and what is short or comes again can be told."""
+        return self.X.shape[1] <= _DENSE_COLUMNS
+
+    @classmethod
+    def of(cls, X: Tensor, y: Tensor, shortest: Tensor, generator: torch.Generator) -> Profile:
+        """Crude: a lengthscale of the size of the table. `refined` knows better."""
+        D = X.shape[1]
+        beta, residual = _regression([X], y)
+        rest = _regression([X, X**2, X**3], y)[1]
+        power, frequency = _spectrum(X, rest, shortest)
+        strongest = int(power.argmax())
+        peak = float(1 / frequency[strongest])
+        return cls(
+            X=X,
+            shortest=shortest,
+            lengthscale=X.new_full((D,), 1.5 * math.sqrt(D)),
+            detail=None,
+            variance=1.0,
+            noise=_neighbour_noise(X, y),
+            slope=beta[:-1] ** 2 + 1e-3,
+            growth=_correlation(X, residual.abs()),
+            periods=1 / frequency,
+            strongest=strongest,
+            season=_season(X[:, strongest], rest, peak) if D <= _DENSE_COLUMNS else peak,
+            waves=_plane_waves(X, residual, frequency, generator),
+        )
+
+    def refined(self, lengthscale: Tensor, variance: float, noise: float, detail: Tensor | None) -> Profile:
+        return replace(self, lengthscale=lengthscale, variance=variance, noise=noise, detail=detail)
+
+    def widened(self, factor: float) -> Profile:
+        detail = None if self.detail is None else factor * self.detail
+        return replace(self, lengthscale=factor * self.lengthscale, detail=detail)
+
+
+def _regression(features: list[Tensor], y: Tensor) -> tuple[Tensor, Tensor]:
+    """Coefficients of a ridge regression, a constant the last, and its residual."""
+    F = torch.cat([*features, torch.ones_like(features[0][:, :1])], 1)
+    ridge = 1e-3 * len(y) * torch.eye(F.shape[1], dtype=F.dtype)
+    beta = torch.linalg.solve(F.mT @ F + ridge, F.mT @ y)
+    return beta, y - F @ beta
+
+
+def _neighbour_noise(X: Tensor, y: Tensor) -> float:
+    """Half the typical squared difference between nearest neighbours; too large where points are sparse."""
+    distance = torch.cdist(X, X).fill_diagonal_(math.inf)
+    difference = y - y[distance.argmin(1)]
+    return float((0.5 * difference.square().median() / 0.455).clamp(1e-3, 0.5))  # 0.455: median of a chi² of one degree
+
+
+def _correlation(X: Tensor, r: Tensor) -> Tensor:
+    centred, r = X - X.mean(0), r - r.mean()
+    return (centred.mT @ r) / (centred.norm(dim=0) * r.norm()).clamp_min(1e-12)
+
+
+def _spectrum(X: Tensor, r: Tensor, shortest: Tensor) -> tuple[Tensor, Tensor]:
+    """Highest power of each column and its frequency, from 1.5 waves over the range up to the shortest period."""
+    D, span = X.shape[1], (X.amax(0) - X.amin(0)).clamp_min(1e-6)
+    cycles = 1.5 + 0.5 * torch.arange(_FREQUENCIES * max(1, 4 // D), dtype=X.dtype)
+    power = _power(X / span, r, cycles.expand(D, -1))
+    power = power.masked_fill(cycles > (span / shortest).clamp_min(1.5)[:, None], 0.0)
+    near = cycles[power.argmax(1), None] + torch.linspace(-0.5, 0.5, 21, dtype=X.dtype)
+    best = _power(X / span, r, near).max(1)
+    return best.values, near.gather(1, best.indices[:, None])[:, 0] / span
+
+
+def _power(X: Tensor, r: Tensor, frequency: Tensor) -> Tensor:
+    """|sum r exp(2πi f x)|² for the frequencies (D, F) of each column."""
+    phase = 2 * math.pi * X.mT[:, None, :] * frequency[..., None]  # (D, F, N)
+    return (phase.cos() @ r).square() + (phase.sin() @ r).square()
+
+
+def _season(x: Tensor, r: Tensor, peak: float) -> float:
+    """The period of the highest peak, or one of which that is a harmonic, as in months of which one is low every year.
+
+    A multiple must earn its further waves by BIC, and more than waves between them would: else it is no season.
+    """
+
+    def cost(waves: Tensor) -> float:
+        phase = 2 * math.pi * x[:, None] * waves / peak
+        error = _regression([phase.cos(), phase.sin()], r)[1].square().mean().clamp_min(1e-12)
+        return float(len(r) * error.log()) + 2 * len(waves) * math.log(len(r))
+
+    whole = torch.tensor([1.0, 2.0], dtype=x.dtype)
+    best, least = 1, cost(whole)
+    for multiple in (m for m in _MULTIPLES if 1.5 * m * peak < x.amax() - x.amin()):
+        further = torch.tensor([k for k in range(1, 2 * multiple) if k != multiple], dtype=x.dtype)
+        ours, *between = (cost(torch.cat([whole, (further + shift) / multiple])) for shift in (0.0, -0.5, 0.5))
+        if ours < min(least, *between) - _SURE:
+            best, least = multiple, ours
+    return best * peak
+
+
+def _plane_waves(X: Tensor, r: Tensor, peaks: Tensor, generator: torch.Generator) -> Tensor:
+    """Frequencies (3, D) of the waves cos(2π w·x) that explain most of r: of random ones and one along each column."""
+    D = X.shape[1]
+    w = torch.randn(_WAVES, D, generator=generator, dtype=X.dtype)
+    w *= torch.exp(torch.randn(_WAVES, 1, generator=generator, dtype=X.dtype)) * 0.3 / math.sqrt(D)
+    w = torch.cat([w, torch.diag(peaks)])
+    phase = 2 * math.pi * (w @ X.mT)
+    power = (phase.cos() @ r).square() + (phase.sin() @ r).square()
+    return w[power.topk(3).indices]
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+def _linear(profile: Profile) -> Iterator[tuple[bool, Factor]]:
+    D = len(profile.slope)
+    sign, even = torch.where(profile.growth < 0, -1.0, 1.0).to(profile.slope), torch.full_like(profile.slope, 1 / D)
+    yield True, {Parameter.SLOPE: profile.slope, Parameter.SHIFT: torch.zeros_like(sign)}
+    yield True, {Parameter.SLOPE: even * 0.1 + profile.growth**2, Parameter.SHIFT: -2 * sign}
+    yield False, {Parameter.SLOPE: even, Parameter.SHIFT: -6 * sign}
+
+
+def _stationary(profile: Profile) -> Iterator[tuple[bool, Factor]]:
+    for factor in (1.0, 2.5):
+        yield True, {Parameter.LENGTHSCALE: factor * profile.lengthscale}
+    if profile.detail is not None:
+        yield True, {Parameter.LENGTHSCALE: profile.detail}
+    yield False, {Parameter.LENGTHSCALE: 10 * profile.lengthscale.clamp_min(1.0)}
+
+
+def _periodic(profile: Profile) -> Iterator[tuple[bool, Factor]]:
+    """With a long period p, Periodic is an RBF of lengthscale l p / π; so columns without a period can have that."""
+    long, smooth = torch.full_like(profile.periods, 8.0), profile.lengthscale * math.pi / 8.0
+    peak, season = long.clone(), long.clone()
+    peak[profile.strongest], season[profile.strongest] = profile.periods[profile.strongest], profile.season
+    shapes = [(p, torch.where(p == 8.0, smooth, smooth.clamp_min(_WAVE))) for p in (long, peak, profile.periods)]
+    if (multiple := profile.season / float(peak[profile.strongest])) > 1.5:  # with as much detail as its harmonic has
+        shapes.append((season, torch.where(season == 8.0, smooth, _WAVE / multiple)))
+    if profile.detail is not None:
+        shapes.append((long, profile.detail * math.pi / 8.0))
+    for period, lengthscale in shapes:
+        yield True, {Parameter.PERIOD: period, Parameter.LENGTHSCALE: lengthscale}
+    yield False, {Parameter.PERIOD: long, Parameter.LENGTHSCALE: 10 * profile.lengthscale.clamp_min(1.0)}
+
+
+def _cosine(profile: Profile) -> Iterator[tuple[bool, Factor]]:
+    for wave in profile.waves:
+        yield True, {Parameter.FREQUENCY: wave}
+    yield False, {Parameter.FREQUENCY: 0.02 * torch.ones_like(profile.slope)}
+
+
+def _options(primitive: Primitive, profile: Profile) -> list[tuple[bool, Factor]]:
+    """(active or neutral, parameters) for one primitive."""
+    if primitive is Primitive.WHITE:
+        return [(True, {})]
+    special = {Primitive.LINEAR: _linear, Primitive.PERIODIC: _periodic, Primitive.COSINE: _cosine}
+    return list(special.get(primitive, _stationary)(profile))
+
+
+def guesses(word: Word, profile: Profile, variance: float) -> Tensor:
+    """Unconstrained parameters of one word, (G, P), with the given mean variance over the points."""
+    kernel = Kernel(Expression((word,)), profile.X.shape[1])
+    widened = profile.widened(math.sqrt(max(word.bandwidth_factors, 1)))
+    options = [_options(primitive, widened) for primitive in word.factors]
+    rows = []
+    for choice in product(*options):
+        if not any(active for active, _ in choice) and not word.is_noise:
+            continue
+        values: dict[str, Tensor | float] = {"noise": 1.0, f"{word}.variance": 1.0}
+        values |= {f"{word}[{j}].{p.value}": v for j, (_, factor) in enumerate(choice) for p, v in factor.items()}
+        rows.append(kernel.flatten({s.name: values[s.name] for s in kernel.slots}))
+    theta = torch.stack(rows)
+    scale = variance / kernel.word_diagonals(theta, profile.X)[..., 0, :].mean(-1).clamp_min(1e-12)
+    slot = next(s for s in kernel.slots if s.parameter in (Parameter.VARIANCE, Parameter.SLOPE))
+    theta[:, slot.slice] += scale.log().unsqueeze(-1)
+    return theta[:, :-1]
+
+
+def noise_raw(variance: float) -> Tensor:
+    return Parameter.NOISE.unconstrain(torch.tensor([max(variance, 2e-6)], dtype=torch.float64))
+
+
+def first(word: Word, profile: Profile) -> Tensor:
+    """Starts for a word alone, (S, P): its guesses, with levels of noise (a shape that is a little off needs more)."""
+    shapes = guesses(word, profile, min(max(profile.variance, 0.5), 10.0))
+    levels = (profile.noise, 0.01, 0.1)
+    return torch.cat([torch.cat([shapes, noise_raw(s2).expand(len(shapes), 1)], 1) for s2 in levels])
+
+
+def ladder(word: Word, crude: Profile) -> Tensor:
+    """Starts for a word alone whose lengthscales are shorter and shorter."""
+    return torch.cat([first(word, crude.widened(1 / rung)) for rung in _LADDER])
+
+
+def extended(head: Tensor, word: Word, profile: Profile, residual: Tensor, generator: torch.Generator) -> Tensor:
+    """Starts for a sum whose words but the last are solved by `head`: the last as the residual suggests, (S, P)."""
+    left = Profile.of(profile.X, residual, profile.shortest, generator)
+    left = left.refined(profile.lengthscale, profile.variance, profile.noise, profile.detail)
+    s2 = float(Parameter.NOISE.constrain(head[-1]))
+    rows = []
+    shares = ((0.5, 0.5), (0.2, 0.01), (1.0, 0.01), (5.0, 0.01)) if word.is_noise else ((0.1, 1.0), (1.0, 0.5))
+    for gain, rest in shares:
+        variance = gain * (s2 if word.is_noise else max(float(residual.var()), s2))
+        shapes = guesses(word, left, variance)
+        columns = [head[:-1].expand(len(shapes), -1), shapes, noise_raw(rest * s2).expand(len(shapes), 1)]
+        rows.append(torch.cat(columns, 1))
+    return torch.cat(rows)

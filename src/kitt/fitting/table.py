@@ -1,0 +1,52 @@
+"""A table as the fits see it: standardised once, in tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from kitt.errors import InvalidInputError
+from kitt.table.dataset import Dataset
+from kitt.table.scaling import Standardiser
+
+
+@dataclass(frozen=True)
+class Table:
+    """Standardised data as tensors, and what they were."""
+
+    X: Tensor
+    y: Tensor
+    shortest: Tensor  # (D,) period of each column of the whole table: two steps between its levels, on average
+    columns: tuple[str, ...]
+    target: str = "y"
+    standardiser: Standardiser | None = None
+
+    @classmethod
+    def of(cls, data: Dataset | Table | tuple[ArrayLike, ArrayLike]) -> Table:
+        """A Dataset is standardised here; a pair (X, y) of arrays is taken as it is."""
+        if isinstance(data, Table):
+            return data
+        if isinstance(data, Dataset):
+            s = Standardiser.fit(data.X, data.y)
+            X, y = torch.tensor(s.transform_x(data.X)), torch.tensor(s.transform_y(data.y))
+            return cls(X, y, _shortest(X), tuple(data.names), data.target, s)
+        X, y = (torch.as_tensor(np.array(part, dtype=np.float64)) for part in data)
+        if X.dim() != 2 or y.shape != X.shape[:1] or not (torch.isfinite(X).all() and torch.isfinite(y).all()):
+            raise InvalidInputError(f"expected finite X (N, D) and y (N,), got {tuple(X.shape)} and {tuple(y.shape)}")
+        return cls(X, y, _shortest(X), tuple(f"x{d + 1}" for d in range(X.shape[1])))
+
+    def rows(self, count: int, generator: torch.Generator) -> Table:
+        """A random subset, or everything if it is not larger."""
+        if len(self.y) <= count:
+            return self
+        index = torch.randperm(len(self.y), generator=generator)[:count]
+        return replace(self, X=self.X[index], y=self.y[index])
+
+
+def _shortest(X: Tensor) -> Tensor:
+    steps = torch.tensor([max(len(column.unique()) - 1, 1) for column in X.mT], dtype=X.dtype)
+    return 2 * (X.amax(0) - X.amin(0)).clamp_min(1e-6) / steps

@@ -1,0 +1,1 @@
+"""What a kernel predicts: exact and sparse Gaussian processes."""

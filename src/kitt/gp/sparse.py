@@ -1,0 +1,131 @@
+"""A GP posterior on many rows through M inducing points: the collapsed variational bound (Titsias, 2009).
+
+Noise may differ from row to row (White and Linear*White are diagonal). Rows are read in chunks, so memory is M² plus a
+chunk, and time N M². Inducing points are rows chosen one by one where the prior conditioned on those before them is
+most uncertain (a pivoted Cholesky; Burt et al., 2020).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kitt.gp.exact import LeaveOneOut, cholesky
+from kitt.language.kernels import Kernel
+
+_LOG_2PI = math.log(2 * math.pi)
+_ENTRIES = 2**22  # of a chunk of the cross-covariance: 32 MB
+_CANDIDATES = 8  # rows looked at for each inducing point
+_JITTER = 1e-8
+
+
+def choose_inducing(kernel: Kernel, theta: Tensor, X: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Up to `count` rows of X, out of a random sample of them, by greatest remaining prior variance over noise."""
+    sample = X[torch.randperm(len(X), generator=generator)[: _CANDIDATES * count]]
+    count = min(count, len(sample))
+    prior = kernel.diagonal(theta, sample)
+    noise = kernel.noise(theta, sample)
+    left, L = prior.clone(), X.new_zeros(count, len(sample))
+    chosen: list[int] = []
+    for m in range(count):
+        best = int((left / noise).argmax())
+        if left[best] <= 1e-10 * prior.max():
+            break
+        row = kernel.matrix(theta, sample[best : best + 1], sample)[0]
+        L[m] = (row - L[:m, best] @ L[:m]) / left[best].sqrt()
+        left = (left - L[m].square()).clamp_min(0)
+        left[best] = 0
+        chosen.append(best)
+    return sample[chosen or [0]]
+
+
+@dataclass(frozen=True)
+class SparsePosterior:
+    """The optimal q(u) in closed form, with the interface of `gp.Posterior`, and the bound on the likelihood."""
+
+    kernel: Kernel
+    theta: Tensor
+    Z: Tensor  # (M, D) inducing points
+    L: Tensor  # Cholesky factor of K_uu
+    LB: Tensor  # Cholesky factor of B = I + L⁻¹ K_uf Λ⁻¹ K_fu L⁻ᵀ, Λ the noise
+    c: Tensor  # LB⁻¹ L⁻¹ K_uf Λ⁻¹ y
+    log_marginal_likelihood: float  # lower bound
+
+    @classmethod
+    def fit(cls, kernel: Kernel, theta: Tensor, X: Tensor, y: Tensor, Z: Tensor) -> SparsePosterior:
+        with torch.no_grad():
+            K = kernel.matrix(theta, Z)
+            torch.diagonal(K).add_(_JITTER * torch.diagonal(K).mean())
+            L = cholesky(K, str(kernel.expression))
+            B, b = torch.eye(len(Z), dtype=X.dtype), X.new_zeros(len(Z))
+            bound = -0.5 * len(X) * _LOG_2PI
+            for rows in _chunks(len(X), len(Z)):
+                A = _whitened(kernel, theta, L, Z, X[rows])  # (M, n)
+                s2 = kernel.noise(theta, X[rows])
+                missing = (kernel.diagonal(theta, X[rows]) - A.square().sum(0)).clamp_min(0)
+                scaled = A / s2
+                B += scaled @ A.mT
+                b += scaled @ y[rows]
+                bound -= 0.5 * float((y[rows].square() / s2 + s2.log() + missing / s2).sum())
+            LB = cholesky(B, str(kernel.expression))
+            c = torch.linalg.solve_triangular(LB, b.unsqueeze(-1), upper=False).squeeze(-1)
+            bound += float(0.5 * c.square().sum() - torch.diagonal(LB).log().sum())
+            return cls(kernel, theta, Z, L, LB, c, bound)
+
+    def predict(self, Z: Tensor, noisy: bool = True) -> tuple[Tensor, Tensor]:
+        """Mean and variance at new points; `noisy` adds the noise an observation there would have."""
+        with torch.no_grad():
+            A = _whitened(self.kernel, self.theta, self.L, self.Z, Z)
+            mean, variance = self._project(A, self.kernel.diagonal(self.theta, Z))
+            return mean, variance + self.kernel.noise(self.theta, Z) if noisy else variance
+
+    def covariance(self, Z: Tensor, noisy: bool = True) -> Tensor:
+        """Joint posterior covariance at new points, (M, M)."""
+        with torch.no_grad():
+            A = _whitened(self.kernel, self.theta, self.L, self.Z, Z)
+            V = torch.linalg.solve_triangular(self.LB, A, upper=False)
+            covariance = self.kernel.matrix(self.theta, Z) - A.mT @ A + V.mT @ V
+            if noisy:
+                torch.diagonal(covariance).add_(self.kernel.noise(self.theta, Z))
+            return 0.5 * (covariance + covariance.mT)
+
+    def component(self, word: int, Z: Tensor) -> tuple[Tensor, Tensor]:
+        """Posterior mean and variance of one signal word alone; the means of all words add up to the mean."""
+        position = [i for i, w in enumerate(self.kernel.expression) if not w.is_noise].index(word)
+        with torch.no_grad():
+            here, there = (self.kernel.terms(self.theta, points)[position] for points in (self.Z, Z))
+            A = torch.linalg.solve_triangular(self.L, here.matrix(there), upper=False)
+            return self._project(A, self.kernel.word_diagonals(self.theta, Z)[word])
+
+    def _project(self, A: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
+        V = torch.linalg.solve_triangular(self.LB, A, upper=False)
+        return V.mT @ self.c, (prior - A.square().sum(0) + V.square().sum(0)).clamp_min(0)
+
+    def leave_one_out(self, X: Tensor, y: Tensor) -> LeaveOneOut:
+        """Prediction of each row from the others, noise included (R&W eqs. 5.10-5.12 for Q + Λ, as it stands)."""
+        with torch.no_grad():
+            parts = [self._leave_out(X[rows], y[rows]) for rows in _chunks(len(X), len(self.Z))]
+            mean, variance = (torch.cat(part) for part in zip(*parts, strict=True))
+            return LeaveOneOut(mean, variance, -0.5 * ((y - mean) ** 2 / variance + variance.log() + _LOG_2PI))
+
+    def _leave_out(self, X: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        A = _whitened(self.kernel, self.theta, self.L, self.Z, X)
+        s2 = self.kernel.noise(self.theta, X)
+        V = torch.linalg.solve_triangular(self.LB, A, upper=False)
+        fitted, leverage = V.mT @ self.c, V.square().sum(0)
+        precision = (1 - leverage / s2).clamp_min(1e-10) / s2  # diagonal of (Q + Λ)⁻¹, by Woodbury
+        missing = (self.kernel.diagonal(self.theta, X) - A.square().sum(0)).clamp_min(0)
+        return y - (y - fitted) / s2 / precision, 1 / precision + missing
+
+
+def _whitened(kernel: Kernel, theta: Tensor, L: Tensor, Z: Tensor, X: Tensor) -> Tensor:
+    return torch.linalg.solve_triangular(L, kernel.matrix(theta, Z, X), upper=False)
+
+
+def _chunks(n: int, columns: int) -> Iterator[slice]:
+    step = max(1, _ENTRIES // max(columns, 1))
+    return (slice(i, min(i + step, n)) for i in range(0, n, step))

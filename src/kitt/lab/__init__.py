@@ -1,0 +1,1 @@
+"""What only research needs: simulated data, training, calibration, compared methods, the benchmark."""

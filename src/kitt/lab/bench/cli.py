@@ -1,0 +1,338 @@
+"""`kitt bench ...`: parsing and printing only."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kitt.lab.bench.show import (
+    chosen,
+    console,
+    names_of,
+    paper_folder,
+    plan_of,
+    print_rows,
+    print_scores,
+    read_lines,
+    run_cells,
+    sources_of,
+    specs_of,
+)
+
+app = typer.Typer(help="Measure KITT and the methods it is compared with.", no_args_is_help=True)
+
+Data = Annotated[Path | None, typer.Option("--data", help="Directory of the tables; without it, KITT_DATA_DIR.")]
+Tables = Annotated[str | None, typer.Option("--tables", help="Some of the tables, by name, with commas between.")]
+Splits = Annotated[int, typer.Option("--splits", help="How many splits, the first ones.", min=1)]
+Out = Annotated[Path, typer.Option("--out", help="File of JSON lines; cells that it holds are not run again.")]
+Jobs = Annotated[int, typer.Option("--jobs", help="Cells at a time; 0 runs them in this process.", min=0)]
+Backend = Annotated[str, typer.Option("--backend", help="loky, or dask for a cluster.")]
+Scheduler = Annotated[str | None, typer.Option("--scheduler", help="Address of the dask scheduler.")]
+Retry = Annotated[bool, typer.Option("--retry", help="Run cells again that failed.")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="A setting, as name=value; may be repeated.")]
+Seed = Annotated[int, typer.Option("--seed", help="Of everything random.")]
+Rows = Annotated[str, typer.Option("--rows", help="At most so many training rows: 200 or 500.")]
+Models = Annotated[str, typer.Option("--models", help="Checkpoints, with commas between.")]
+Methods = Annotated[str, typer.Option("--methods", help="With commas between; settings as name:a=1;b=2.")]
+Paper = Annotated[Path | None, typer.Option("--paper", help="Folder of the paper's numbers, as CSV.")]
+EXHAUSTIVE_ROWS = 200  # points up to which recovery is compared with fitting all words
+TABLES = "scores, differences, pairs, ranks, strategies, time, weights, targets, recovery or exhaustive."
+Some = Annotated[str | None, typer.Option("--methods", help="Only these, in this order, with commas between.")]
+DEFAULT_METHODS = "rbf-ard,rbf-ard-botorch,kitt"
+AsJson = Annotated[bool, typer.Option("--json", help="JSON lines instead of a table.")]
+
+
+@app.command()
+def uci(
+    methods: Methods = DEFAULT_METHODS,
+    data: Data = None,
+    tables: Tables = None,
+    splits: Splits = 10,
+    out: Out = Path("uci.jsonl"),
+    protocol: Annotated[
+        str, typer.Option(help="sound, or original: with what the paper's code adds unsaid.")
+    ] = "sound",
+    seed: Seed = 0,
+    jobs: Jobs = 1,
+    backend: Backend = "loky",
+    scheduler: Scheduler = None,
+    retry: Retry = False,
+) -> None:
+    """Every method on every table and split: NLPD, RMSE, seconds to choose and to fit."""
+    from kitt.lab.bench.methods import method_cells
+
+    specs = specs_of(methods, protocol)
+    cells = method_cells("uci", sources_of(data, tables), range(splits), specs, "paper", seed)
+    lines = run_cells(cells, out, plan_of(jobs, backend, scheduler, retry))
+    print_scores(lines)
+
+
+@app.command()
+def timeseries(
+    methods: Methods = DEFAULT_METHODS,
+    data: Data = None,
+    tables: Tables = None,
+    splits: Annotated[int, typer.Option(help="Random splits for interpolation; extrapolation has one.", min=1)] = 3,
+    out: Out = Path("timeseries.jsonl"),
+    seed: Seed = 0,
+    jobs: Jobs = 1,
+    retry: Retry = False,
+) -> None:
+    """The same methods on time series: a random fifth held out, and the last fifth."""
+    from kitt.lab.bench.methods import method_cells
+
+    found, specs = sources_of(data, tables, "timeseries"), specs_of(methods, "sound")
+    for rule, numbers in (("interpolation", range(splits)), ("extrapolation", range(1))):
+        cells = method_cells("timeseries", found, numbers, specs, rule, seed)
+        lines = run_cells(cells, out, plan_of(jobs, "loky", None, retry))
+        console.print(f"[bold]{rule}[/]")
+        print_scores(lines)
+
+
+@app.command()
+def words(
+    data: Data = None,
+    tables: Tables = None,
+    splits: Splits = 3,
+    rows: Rows = "200",
+    out: Out = Path("words.jsonl"),
+    expressions: Annotated[str | None, typer.Option(help="Instead of the 34 words, with commas between.")] = None,
+    options: Set = None,
+    seed: Seed = 0,
+    jobs: Jobs = 1,
+    backend: Backend = "loky",
+    scheduler: Scheduler = None,
+    retry: Retry = False,
+) -> None:
+    """Fit every word to every table, and say how robust that was."""
+    from kitt.lab.bench.methods import settings_of
+    from kitt.lab.bench.words import robustness, word_cells
+
+    settings = settings_of(options or [])
+    cells = word_cells(sources_of(data, tables), range(splits), rows, names_of(expressions), settings, seed)
+    run_cells(cells, out, plan_of(jobs, backend, scheduler, retry))
+    print(json.dumps(robustness(read_lines([out])), indent=1))
+
+
+@app.command()
+def regret(
+    data: Data = None,
+    tables: Tables = None,
+    splits: Splits = 3,
+    rows: Rows = "200",
+    out: Out = Path("words.jsonl"),
+    models: Models = "default",
+    k: Annotated[int, typer.Option("-k", help="Choices that count.", min=1)] = 3,
+    options: Set = None,
+    seed: Seed = 0,
+    jobs: Jobs = 1,
+    retry: Retry = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare KITT's choices with the best of all 34 words; fits that the file lacks are run."""
+    from kitt.lab.bench import regret as r
+    from kitt.lab.bench.methods import settings_of
+
+    found, numbers, settings = sources_of(data, tables), range(splits), settings_of(options or [])
+    names = names_of(models) or []
+    said = r.choices(found, numbers, rows, [r.Adviser(m, head, rank) for m in names for head, rank in r.ADVISERS], k)
+    cells = r.needed_cells(found, said, rows, settings, seed)
+    run_cells(r.probability_cells(found, numbers, rows, names), out, plan_of(0, "loky", None, retry))
+    lines = run_cells(cells, out, plan_of(jobs, "loky", None, retry))
+    table = r.regret_table(r.by_split(lines, rows, settings, seed), said, k)
+    for who, groups in said.items() if as_json else ():
+        print(json.dumps({"who": str(who), "said": {f"{name} {i}": list(c) for (name, i), c in groups.items()}}))
+    tables_ = list(dict.fromkeys(name for row in table for name in row["by_table"]))
+    print_rows(
+        [
+            {"who": row["who"], "first": row["first"], f"best of {k}": row["best_of_k"], "their BIC": row["bic_of_k"]}
+            | {name: row["by_table"].get(name) for name in tables_}
+            for row in table
+        ],
+        as_json,
+        "regret, nats a test row",
+    )
+
+
+@app.command()
+def recovery(
+    models: Models = "default",
+    kinds: Annotated[str, typer.Option(help="primitives, words, captions.")] = "primitives,words,captions",
+    priors: Annotated[str, typer.Option(help="paper, default.")] = "paper,default",
+    count: Annotated[int, typer.Option(help="Data sets of a cell.", min=1)] = 300,
+    repeats: Annotated[int, typer.Option(help="Cells of each size, for standard errors.", min=1)] = 3,
+    sizes: Annotated[str, typer.Option(help="Numbers of points, with 4 columns.")] = "64,200,400,800,1600",
+    dimensions: Annotated[
+        str, typer.Option(help="Numbers of columns, with most and with fewest points.")
+    ] = "1,2,4,8,16",
+    exhaustive: Annotated[
+        int,
+        typer.Option(
+            help=f"Data sets of each size up to {EXHAUSTIVE_ROWS} on which all 34 words are fitted too.", min=0
+        ),
+    ] = 0,
+    options: Set = None,
+    out: Out = Path("recovery.jsonl"),
+    jobs: Jobs = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Data sets drawn from known words: how often the network names them, by size, and beside choosing after 34 fits."""
+    from kitt.lab.bench import recovery as r
+    from kitt.lab.bench.methods import settings_of
+
+    names = names_of(models) or []
+    ns, ds = ([int(text) for text in names_of(each) or []] for each in (sizes, dimensions))
+    cells = r.recovery_cells(r.sweep(names_of(kinds) or [], names_of(priors) or [], repeats, count, ns, ds), names)
+    for n in [n for n in ns if n <= EXHAUSTIVE_ROWS] if exhaustive else ():
+        cells += r.exhaustive_cells(r.Draw("words", "paper", n, 4), exhaustive, settings_of(options or []))
+    lines = run_cells(cells, out, plan_of(jobs, "loky", None, True))
+    print_rows(r.summary(lines), as_json, "recovery")
+    if exhaustive:
+        print_rows(r.exhaustive_summary(lines), as_json, "beside 34 fits")
+
+
+@app.command()
+def calibration(
+    models: Models = "default",
+    batches: Annotated[int, typer.Option(help="Batches of about 65 data sets for the default mixture.", min=1)] = 100,
+    preset: Annotated[
+        str | None, typer.Option(help="Training preset to draw from; without one, the network's own.")
+    ] = None,
+    out: Out = Path("calibration.jsonl"),
+    jobs: Jobs = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Fresh draws of the training mixture: are first choices right as often as promised? See `figure reliability`."""
+    from kitt.lab.bench import calibration as c
+
+    lines = run_cells(
+        c.calibration_cells(names_of(models) or [], batches, preset), out, plan_of(jobs, "loky", None, True)
+    )
+    print_rows(c.summary(lines), as_json, "calibration of the first choice")
+
+
+@app.command()
+def costs(
+    count: Annotated[int, typer.Option(help="Tables drawn from kernels, and as many from elsewhere.", min=1)] = 300,
+    options: Set = None,
+    out: Out = Path("costs.jsonl"),
+    jobs: Jobs = 1,
+    backend: Backend = "loky",
+    scheduler: Scheduler = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fit every word to simulated tables: what each of them loses. `kitt finish --costs` learns from it."""
+    from kitt.lab.bench import costs as c
+    from kitt.lab.bench.methods import settings_of
+
+    cells = c.cost_cells(range(count), settings_of(options or []))
+    lines = run_cells(cells, out, plan_of(jobs, backend, scheduler, True))
+    print_rows(c.summary(lines), as_json, "loss against the best word, nats a test row")
+
+
+@app.command()
+def latency(
+    data: Data = None,
+    tables: Tables = None,
+    models: Models = "default",
+    repeats: Annotated[
+        int, typer.Option(help="After a warm-up; of the process and the import, at most 5.", min=1)
+    ] = 10,
+    out: Out = Path("latency.jsonl"),
+    as_json: AsJson = False,
+) -> None:
+    """Seconds to a kernel on every table and on a million rows, of the process, and of the import."""
+    from kitt.lab.bench.latency import latency_cells
+
+    cells = latency_cells(sources_of(data, tables), names_of(models) or [], repeats)
+    lines = run_cells(cells, out, plan_of(0, "loky", None, True))
+    rows = [line["key"] | line.get("result", {"error": line.get("error")}) for line in lines]
+    print_rows([{name: row[name] for name in row if name != "bench"} for row in rows], as_json, "seconds")
+
+
+@app.command()
+def fit(
+    data: Data = None,
+    tables: Tables = "boston,concrete,energy,yacht",
+    model: Annotated[str, typer.Option(help="Checkpoint that names the kernels.")] = "default",
+    k: Annotated[int, typer.Option("-k", min=1)] = 3,
+    starts: Annotated[int, typer.Option(help="Of both.", min=1)] = 2,
+    coarse: Annotated[bool, typer.Option(help="GPyTorch starts where our search on some of the rows ended.")] = False,
+    limit: Annotated[float, typer.Option(help="Seconds of GPyTorch from one start.", min=1)] = 120.0,
+    out: Out = Path("fit.jsonl"),
+    as_json: AsJson = False,
+) -> None:
+    """Time to a model, against GPyTorch through BoTorch and against scikit-learn."""
+    from kitt.lab.bench.fit import fit_cells, summary
+
+    lines = run_cells(
+        fit_cells(sources_of(data, tables), model, k, 0, starts, coarse, limit), out, plan_of(0, "loky", None, True)
+    )
+    print_rows(summary(lines), as_json, "fitting")
+
+
+@app.command()
+def table(
+    files: Annotated[list[Path], typer.Argument(help="Files of JSON lines.")],
+    kind: Annotated[str, typer.Option(help=TABLES)] = "scores",
+    measure: Annotated[str, typer.Option(help="nlpd or rmse.")] = "nlpd",
+    method: Annotated[str, typer.Option(help="For weights, differences and targets: whose.")] = "kitt",
+    methods: Some = None,
+    rule: Annotated[str | None, typer.Option(help="paper, interpolation or extrapolation.")] = None,
+    paper: Paper = None,
+) -> None:
+    """A table in Markdown, beside the paper's columns."""
+    from kitt.lab.bench import recovery as r
+    from kitt.lab.bench import tables as t
+
+    lines = [line for line in read_lines(files, methods) if rule is None or line["key"].get("rows") == rule]
+    folder = paper_folder(paper)
+    grids = {
+        "scores": lambda: t.score_grid(lines, measure, t.paper_columns(folder, f"{measure}.csv")),
+        "differences": lambda: t.difference_grid(lines, measure, method),
+        "pairs": lambda: t.pairs_grid(lines, measure),
+        "ranks": lambda: t.rank_grid(lines, measure),
+        "strategies": lambda: t.strategies_grid(
+            lines, t.paper_columns(folder, "strategies_rmse.csv") if measure == "rmse" else None, measure
+        ),
+        "time": lambda: t.time_grid(lines, t.paper_columns(folder, "selection_time.csv")),
+        "weights": lambda: t.variant_grid(lines, measure, method),
+        "targets": lambda: t.targets_grid(
+            lines, {m: t.paper_columns(folder, f"{m}.csv") for m in ("nlpd", "rmse")}, method
+        ),
+        "recovery": lambda: r.recovery_grids(lines),
+        "exhaustive": lambda: r.exhaustive_grid(lines),
+    }
+    found = chosen(grids, kind, "table")()
+    print("\n".join(grid.markdown() for grid in ([found] if isinstance(found, t.Grid) else found)))
+
+
+@app.command()
+def figure(
+    kind: Annotated[str, typer.Argument(help="recovery, reliability, time, scores, noise, words or shrinkage.")],
+    files: Annotated[list[Path] | None, typer.Argument(help="Files of JSON lines.")] = None,
+    out: Annotated[Path, typer.Option("--out", help="Picture: .svg, .png or .pdf.")] = Path("figure.svg"),
+    measure: Annotated[str, typer.Option(help="nlpd or rmse.")] = "nlpd",
+    of: Annotated[str, typer.Option(help="For recovery: primitives, words or captions.")] = "primitives",
+    prior: Annotated[str, typer.Option(help="For recovery: paper or default.")] = "paper",
+    table: Annotated[str, typer.Option(help="For words: which table.")] = "yacht",
+    methods: Some = None,
+) -> None:
+    """A figure, drawn from the lines of a benchmark."""
+    from kitt.lab.bench import figures as f
+
+    lines = read_lines(files or [], methods)
+    drawings = {
+        "recovery": lambda: f.recovery_figure(lines, of, prior),
+        "reliability": lambda: f.reliability_figure(lines),
+        "time": lambda: f.time_figure(lines),
+        "scores": lambda: f.nlpd_figure(lines, measure),
+        "noise": lambda: f.noise_figure(lines),
+        "words": lambda: f.words_figure(lines, table),
+        "shrinkage": lambda: f.shrinkage_figure(),
+    }
+    chosen(drawings, kind, "figure")().savefig(out)
+    console.print(f"in {out}", highlight=False, soft_wrap=True)

@@ -1,0 +1,140 @@
+"""What the commands of the benchmark share: reading their arguments, running cells under a bar, printing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from kitt.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from kitt.lab.bench.datasets import Source
+    from kitt.lab.bench.methods import Spec
+    from kitt.lab.bench.runner import Cell, Line, Plan, Report
+
+console = Console(width=None if sys.stdout.isatty() else 200)  # a pipe is no reason to cut columns short
+errors = Console(stderr=True)
+LABEL = ("table", "split", "method", "expression", "model", "head", "kind", "prior", "n", "d", "batch", "index")
+
+
+def sources_of(data: Path | None, tables: str | None, suite: str = "uci") -> list[Source]:
+    from kitt.lab.bench.datasets import data_directory, sources
+
+    return sources(data_directory(data, suite), names_of(tables), suite)
+
+
+def names_of(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def specs_of(methods: str, protocol: str) -> list[Spec]:
+    from kitt.lab.bench.methods import Spec
+
+    if protocol not in ("sound", "original"):
+        raise InvalidInputError(f"the protocol is sound or original, got '{protocol}'")
+    specs = [Spec.parse(text) for text in names_of(methods) or []]
+    return [spec.original() if protocol == "original" else spec for spec in specs]
+
+
+def read_lines(files: Iterable[Path], methods: str | None = None) -> list[Line]:
+    """The lines of some files, or those of some methods alone, in their order."""
+    from kitt.lab.bench.runner import read
+    from kitt.lab.bench.tables import of_methods
+
+    if missing := [str(path) for path in files if not path.exists()]:
+        raise InvalidInputError(f"no file {', '.join(missing)}: run a benchmark with --out first")
+    lines = [line for path in files for line in read(path)]
+    return of_methods(lines, names) if (names := names_of(methods)) else lines
+
+
+def paper_folder(given: Path | None) -> Path | None:
+    """The folder given, if any."""
+    if given is not None and not given.is_dir():
+        raise InvalidInputError(f"expected a folder of the paper's numbers, got '{given}', where there is none")
+    return given
+
+
+def chosen(options: Mapping[str, Callable[[], Any]], kind: str, what: str) -> Callable[[], Any]:
+    if kind not in options:
+        raise InvalidInputError(f"no {what} is called '{kind}'; there are {', '.join(options)}")
+    return options[kind]
+
+
+def print_scores(lines: Sequence[Line]) -> None:
+    from kitt.lab.bench.tables import score_grid
+
+    for measure in ("nlpd", "rmse"):
+        _print_grid(score_grid(lines, measure))
+
+
+def _print_grid(grid: Any) -> None:
+    shown = Table(*grid.head, title=grid.title)
+    for row in grid.rows:
+        shown.add_row(*row)
+    console.print(shown)
+
+
+def print_rows(rows: Sequence[Mapping[str, Any]], as_json: bool, title: str) -> None:
+    if as_json:
+        for row in rows:
+            print(json.dumps(row))
+        return
+    names = dict.fromkeys(name for row in rows for name, value in row.items() if isinstance(value, str | int | float))
+    shown = Table(*(name for name in names if not name.endswith("_error")), title=title)
+    for row in rows:
+        values = [(row.get(name), row.get(f"{name}_error")) for name in names if not name.endswith("_error")]
+        shown.add_row(*(_text(value) + (f" ± {_text(error)}" if error is not None else "") for value, error in values))
+    console.print(shown)
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def plan_of(jobs: int, backend: str, scheduler: str | None, retry: bool) -> Plan:
+    from kitt.lab.bench.runner import Plan
+
+    return Plan(jobs, backend, scheduler, retry)  # type: ignore[arg-type]
+
+
+def run_cells(cells: list[Cell], out: Path, plan: Plan) -> list[Line]:
+    from kitt.lab.bench.runner import run
+
+    with bar() as report:
+        lines = run(cells, out, plan, report)
+    if bad := [line for line in lines if line["status"] != "ok"]:
+        errors.print(f"{len(bad)} of {len(lines)} cells failed, the last with: {bad[-1]['error']}", highlight=False)
+    return lines
+
+
+@contextmanager
+def bar() -> Iterator[Report]:
+    """A bar that appears with the first cell: cells done, the last one, time left."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+    bar = Progress(*columns, console=errors, speed_estimate_period=3600)
+    task = bar.add_task("", total=None)
+
+    def show(done: int, total: int, line: Line) -> None:
+        if not bar.live.is_started:
+            bar.start()
+            bar.reset(task, total=total, completed=done - 1)
+        bar.update(task, completed=done, description=_label(line["key"]))
+
+    try:
+        yield show
+    finally:
+        if bar.live.is_started:
+            bar.stop()
+
+
+def _label(key: Mapping[str, Any]) -> str:
+    return " ".join(str(key[name]) for name in LABEL if name in key)

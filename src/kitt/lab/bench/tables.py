@@ -1,0 +1,377 @@
+"""Tables of the benchmark, as pure functions of its lines, beside the paper's own columns where those are at hand."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata, wilcoxon
+
+from kitt.errors import InvalidInputError
+from kitt.lab.baselines import METHODS
+from kitt.lab.bench.runner import Line
+from kitt.language.grammar import WORDS
+
+Scores = dict[str, dict[str, dict[int, float]]]  # method -> table -> split -> value
+COPIES = 0.05  # share of copied test rows above which a table is reported twice
+WITHOUT = " without copies"
+PAPER_NAMES = {
+    "rbf": "rbf-ard",
+    "ts": "tree-search",
+    "nkn": "nkn",
+    "ahgp": "ahgp",
+    "kitt_e": "kitt-e",
+    "kitt_ed": "kitt-ed",
+    "random": "random-word",
+    "kitt_top1": "kitt-e-top1",
+    "kitt_top3": "kitt-e",
+}
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of text."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def markdown(self) -> str:
+        lines = [self.head, tuple("---" for _ in self.head), *self.rows]
+        return f"**{self.title}**\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+# --- from lines to numbers -------------------------------------------------------------------------------------------
+
+
+def label(key: Mapping[str, Any]) -> str:
+    """A method with the settings that differ from its own."""
+    settings = ";".join(f"{name}={value}" for name, value in key.get("settings", {}).items())
+    return key["method"] + (f":{settings}" if settings else "")
+
+
+def of_methods(lines: Sequence[Line], methods: Sequence[str]) -> list[Line]:
+    """The lines of some methods, in their order, behind those of none; a name stands for all settings."""
+    of_none = [line for line in lines if "method" not in line["key"]]
+    others = [line for line in lines if "method" in line["key"]]
+    found = [[line for line in others if name in (label(line["key"]), line["key"]["method"])] for name in methods]
+    if missing := [name for name, own in zip(methods, found, strict=True) if not own]:
+        there = ", ".join(dict.fromkeys(label(line["key"]) for line in others))
+        raise InvalidInputError(f"no lines of {', '.join(missing)}: there are some of {there or 'no method'}")
+    return [*of_none, *chain.from_iterable(found)]
+
+
+def collect(lines: Iterable[Line], measure: str, variant: str | None = None) -> Scores:
+    """A measure by method, table and split. A table with many copied test rows counts twice: with and without them."""
+    lines = [line for line in lines if line["status"] == "ok" and "method" in line["key"]]
+    out: Scores = defaultdict(lambda: defaultdict(dict))
+    twice = _with_copies(lines)
+    for line in lines:
+        key, result = line["key"], line["result"]
+        values = result if variant is None else result["variants"].get(variant, {})
+        if values.get(measure) is not None:
+            out[label(key)][key["table"]][key["split"]] = values[measure]
+        if key["table"] in twice and values.get(f"{measure}_without_copies") is not None:
+            out[label(key)][key["table"] + WITHOUT][key["split"]] = values[f"{measure}_without_copies"]
+    return {method: dict(tables) for method, tables in out.items()}
+
+
+def _with_copies(lines: Sequence[Line]) -> set[str]:
+    """Tables of whose test rows, over all splits, too many are copies of training rows."""
+    copies: dict[str, float] = defaultdict(float)
+    for line in lines:
+        copies[line["key"]["table"]] += line["result"]["copies"] - COPIES * line["result"]["n_test"]
+    return {table for table, excess in copies.items() if excess > 0}
+
+
+def failures(lines: Iterable[Line]) -> dict[tuple[str, str], int]:
+    """Failed cells by method and table."""
+    out: dict[tuple[str, str], int] = defaultdict(int)
+    for line in lines:
+        if line["status"] != "ok" and "method" in line["key"]:
+            out[label(line["key"]), line["key"]["table"]] += 1
+    return dict(out)
+
+
+def mean_error(values: Iterable[float]) -> tuple[float, float, int]:
+    """Mean, standard error (not a number for a single value), and how many."""
+    v = np.array(list(values), dtype=float)
+    error = float(v.std(ddof=1) / math.sqrt(len(v))) if len(v) > 1 else math.nan
+    return float(v.mean()), error, len(v)
+
+
+def table_names(scores: Scores) -> list[str]:
+    return list(dict.fromkeys(name for tables in scores.values() for name in tables))
+
+
+def ranked_tables(scores: Scores) -> list[str]:
+    """Those that count in averages: a table with copies counts once, without them."""
+    names = table_names(scores)
+    return [name for name in names if name + WITHOUT not in names]
+
+
+# --- the paper's columns ---------------------------------------------------------------------------------------------
+
+
+class Printed(str):
+    """A number of the paper as it stands there, with its value and its standard error."""
+
+    mean: float
+    error: float
+
+    @classmethod
+    def of(cls, row: Mapping[str, str]) -> Printed:
+        text = cls(row["printed"])
+        text.mean, text.error = float(row["mean"]), float(row["stderr"])
+        return text
+
+
+Published = dict[str, dict[str, Printed]]  # method -> table -> number
+
+
+def paper_columns(directory: Path | None, file: str) -> Published:
+    """The paper's numbers from a folder of CSV files; nothing, if there is none."""
+    path = None if directory is None else directory / file
+    if path is None or not path.is_file():
+        return {}
+    out: Published = defaultdict(dict)
+    with path.open(encoding="utf-8", newline="") as lines:
+        for row in csv.DictReader(lines):
+            out[f"paper: {PAPER_NAMES.get(row['method'], row['method'])}"][row["dataset"]] = Printed.of(row)
+    return dict(out)
+
+
+# --- grids -----------------------------------------------------------------------------------------------------------
+
+
+def digits(value: float) -> str:
+    """Three significant digits, and never 0.00."""
+    return "" if not math.isfinite(value) else f"{value:.2f}" if 0.1 <= abs(value) < 1000 else f"{value:.3g}"
+
+
+def measured(mean: float, error: float, measure: str) -> str:
+    """Log densities to two decimals, whatever their size; all else, which has units, to three digits."""
+    texts = [f"{mean:.2f}", f"{error:.2f}"] if measure == "nlpd" else [f"{mean:#.3g}".rstrip("."), f"{error:.2g}"]
+    return " ± ".join(texts[: 1 if math.isnan(error) else 2])
+
+
+def cell_text(values: Mapping[int, float], measure: str, failed: int = 0) -> str:
+    lost = f", {failed} failed" if failed else ""
+    if not values:
+        return lost.removeprefix(", ")
+    mean, error, count = mean_error(values.values())
+    return f"{measured(mean, error, measure)} ({count}{lost})"
+
+
+def _known(paper: Published | None, tables: Sequence[str]) -> Published:
+    """Those of the paper's columns that have a number for one of these tables."""
+    return {method: column for method, column in (paper or {}).items() if any(name in column for name in tables)}
+
+
+def score_grid(lines: Sequence[Line], measure: str, paper: Published | None = None, variant: str | None = None) -> Grid:
+    """Mean ± standard error (number of splits), a row for each table and a column for each method."""
+    scores, lost = collect(lines, measure, variant), failures(lines)
+    methods = list(dict.fromkeys([*scores, *(method for method, _ in lost)]))
+    names = list(dict.fromkeys([*table_names(scores), *(table for _, table in lost)]))
+    paper, rows = _known(paper, names), []
+    for name in names:
+        ours = [cell_text(scores.get(m, {}).get(name, {}), measure, lost.get((m, name), 0)) for m in methods]
+        rows.append((name, *ours, *(paper[m].get(name, "") for m in paper)))
+    title = f"{measure.upper()}, mean ± standard error (splits), lower is better"
+    return Grid(title, ("table", *methods, *paper), tuple(rows))
+
+
+def difference_grid(lines: Sequence[Line], measure: str, method: str = "kitt") -> Grid:
+    """Every other method less one, on the splits that both have; a table with copies counts once, without them."""
+    scores = collect(lines, measure)
+    own, names, counted = scores.pop(method, {}), table_names(scores), ranked_tables(scores)
+    rows = []
+    for other, tables in scores.items():
+        gains = {t: paired(tables.get(t, {}), own.get(t, {})) for t in names}
+        means = {t: np.mean(gain) for t, gain in gains.items() if gain}
+        ahead = [means[t] > 0 for t in counted if t in means]
+        texts = (
+            f"{means[t]:{'+.2f' if measure == 'nlpd' else '+.2g'}} ({len(gains[t])})" if t in means else ""
+            for t in names
+        )
+        rows.append((other, f"{sum(ahead)} of {len(ahead)}", *texts))
+    title = f"{measure.upper()} less that of {method} on the same splits, mean (splits): what {method} gains"
+    return Grid(title, ("method", f"{method} is ahead on", *names), tuple(rows))
+
+
+def paired(a: Mapping[int, float], b: Mapping[int, float]) -> list[float]:
+    """Differences on the splits that both have."""
+    return [a[split] - b[split] for split in a if split in b]
+
+
+def compare(a: Mapping[str, Mapping[int, float]], b: Mapping[str, Mapping[int, float]], tables: Sequence[str]) -> Any:
+    """Tables that `a` wins, draws (within a standard error of the paired difference) and loses, and Wilcoxon's p."""
+    wins = draws = losses = 0
+    means = []
+    for name in tables:
+        differences = paired(a.get(name, {}), b.get(name, {}))
+        if not differences:
+            continue
+        mean, error, count = mean_error(differences)
+        means.append(mean)
+        if abs(mean) <= (error if count > 1 else 0.0):
+            draws += 1
+        elif mean < 0:
+            wins += 1
+        else:
+            losses += 1
+    p = float(wilcoxon(means).pvalue) if len(means) > 1 and any(means) else math.nan
+    return wins, draws, losses, p
+
+
+def pairs_grid(lines: Sequence[Line], measure: str) -> Grid:
+    """Every method against every other: wins-draws-losses over the tables, and a signed-rank test over their means."""
+    scores = collect(lines, measure)
+    tables, methods = ranked_tables(scores), list(scores)
+    rows = []
+    for a in methods:
+        texts = []
+        for b in methods:
+            wins, draws, losses, p = compare(scores[a], scores[b], tables)
+            texts.append("" if a == b else f"{wins}-{draws}-{losses} (p {digits(p) or '?'})")
+        rows.append((a, *texts))
+    title = f"{measure.upper()}: wins-draws-losses of the row against the column, a draw within a standard error"
+    return Grid(title, ("", *methods), tuple(rows))
+
+
+def rank_grid(lines: Sequence[Line], measure: str) -> Grid:
+    """Average rank over the tables and splits that all methods share."""
+    scores = collect(lines, measure)
+    tables, methods = ranked_tables(scores), list(scores)
+    ranks = []
+    for name in tables:
+        shared = set.intersection(*(set(scores[m].get(name, {})) for m in methods)) if methods else set()
+        if shared:
+            ranks.append(rankdata([np.mean([scores[m][name][s] for s in shared]) for m in methods]))
+    mean = np.mean(ranks, axis=0) if ranks else np.full(len(methods), math.nan)
+    rows = sorted(zip(methods, mean, strict=True), key=lambda row: row[1])
+    title = f"average rank by {measure.upper()} over {len(ranks)} tables"
+    return Grid(title, ("method", "rank"), tuple((method, digits(rank)) for method, rank in rows))
+
+
+def strategies_grid(lines: Sequence[Line], paper: Published | None = None, measure: str = "rmse") -> Grid:
+    """A random word, a network's first word, its first three averaged, and its sums (paper, Table of strategies)."""
+    of = {m: [line for line in lines if line["key"].get("method") == m] for m in METHODS}
+    scores: Scores = {"random word": _last(of["random-word"], measure)}
+    for model in sorted({m.partition("@")[2] for m in of if "@" in m and of[m]}):
+        three = of[f"kitt-e@{model}"]
+        scores[f"first @{model}"] = _last(of[f"kitt-e-top1@{model}"], measure) or _last(three, measure, "first")
+        scores[f"three @{model}"] = _last(three, measure)
+        scores[f"sums @{model}"] = _last(of[f"kitt-ed@{model}"], measure)
+    scores = {who: own for who, own in scores.items() if own}
+    names, rows = table_names(scores), []
+    paper = _known(paper, names)
+    for name in names:
+        ours = (cell_text(own.get(name, {}), measure) for own in scores.values())
+        rows.append((name, *ours, *(paper[m].get(name, "") for m in paper)))
+    return Grid(f"{measure.upper()} of the paper's strategies", ("table", *scores, *paper), tuple(rows))
+
+
+def _last(lines: Sequence[Line], measure: str, variant: str | None = None) -> dict[str, dict[int, float]]:
+    """Of one method by table and split, whatever its settings; of several settings, the last."""
+    found = collect(lines, measure, variant)
+    return list(found.values())[-1] if found else {}
+
+
+EXHAUSTIVE = "all 34 words"
+
+
+def time_grid(lines: Sequence[Line], paper: Published | None = None) -> Grid:
+    """Seconds to choose a kernel, and how many times as long tree search and the fits of all 34 words take."""
+    scores = selection_seconds(lines)
+    paper = _known(paper, table_names(scores))
+    slow = [*[m for m in scores if m.startswith("tree-search")][:1], *(m for m in scores if m == EXHAUSTIVE)]
+    rows = []
+    for name in (name for name in table_names(scores) if not name.endswith(WITHOUT)):
+        seconds = {m: mean_error(scores[m][name].values())[0] for m in scores if scores[m].get(name)}
+        texts = [_time_text(seconds.get(m), [] if m in slow else [seconds.get(s) for s in slow]) for m in scores]
+        rows.append((name, *texts, *(paper[m].get(name, "") for m in paper)))
+    return Grid(
+        f"seconds to choose a kernel ({' and '.join(slow) or 'others'}: times as long)",
+        ("table", *scores, *paper),
+        tuple(rows),
+    )
+
+
+def selection_seconds(lines: Sequence[Line]) -> Scores:
+    """Of methods, of the network alone (lines of `latency`), of all 34 words (lines of `words` with default settings)."""
+    scores = collect(lines, "select_seconds")
+    out: Scores = {m: s for m, s in scores.items() if any(v > 0 for splits in s.values() for v in splits.values())}
+    fits: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for line in (line for line in lines if line["status"] == "ok"):
+        key, result = line["key"], line["result"]
+        if key.get("bench") == "latency" and "head" in key:
+            out.setdefault(f"network, {key['head']}", {}).setdefault(key["table"], {})[0] = result["median"]
+        elif key.get("bench") == "words" and not key["options"] and "+" not in key["expression"]:
+            fits[key["table"]][key["split"]].append(result["fit_seconds"])
+    complete = {t: {s: sum(v) for s, v in splits.items() if len(v) == len(WORDS)} for t, splits in fits.items()}
+    return out | ({EXHAUSTIVE: complete} if any(complete.values()) else {})
+
+
+def _time_text(seconds: float | None, others: Sequence[float | None]) -> str:
+    ratios = [f"{other / seconds:,.0f}×" if other else "?" for other in others] if seconds else []
+    told = f" ({', '.join(ratios)})" if any(ratio != "?" for ratio in ratios) else ""
+    return "" if seconds is None else f"{seconds:.3g}{told}"
+
+
+def variant_grid(lines: Sequence[Line], measure: str, method: str) -> Grid:
+    """One method's models under every weighting: mean over splits, a row for each table."""
+    own = [line for line in lines if line["status"] == "ok" and label(line["key"]) == method]
+    names = list(dict.fromkeys(name for line in own for name in line["result"]["variants"]))
+    by_variant = {name: collect(own, measure, name).get(method, {}) for name in names}
+    tables = list(dict.fromkeys(table for tables in by_variant.values() for table in tables))
+    rows = [(t, *(cell_text(by_variant[name].get(t, {}), measure) for name in names)) for t in tables]
+    return Grid(f"{measure.upper()} of {method} by weighting", ("table", *names), tuple(rows))
+
+
+# --- what was promised -----------------------------------------------------------------------------------------------
+
+
+def targets_grid(lines: Sequence[Line], paper: Mapping[str, Published], method: str = "kitt") -> Grid:
+    """On how many tables a method is ahead of the others, keeps up with tree search, and reaches the paper's columns."""
+    rows = []
+    for measure in ("nlpd", "rmse"):
+        scores = collect(lines, measure)
+        own, tables = scores.get(method, {}), ranked_tables(scores)
+        for other in (m for m in scores if m != method):
+            rows.append((f"{measure}: mean below that of {other}", *_count(own, scores[other], tables, 0.0)))
+            rows.append((f"{measure}: within a standard error of {other}", *_count(own, scores[other], tables, 1.0)))
+        for column, values in paper.get(measure, {}).items():
+            shared = [table for table in values if own.get(table)]
+            good = [t for t in shared if mean_error(own[t].values())[0] <= values[t].mean + values[t].error]
+            rows.append(
+                (f"{measure}: within or below {column}", str(len(good)), str(len(shared)), _lacking(shared, good))
+            )
+    return Grid(f"targets of {method}", ("target", "tables", "of", "not on"), tuple(rows))
+
+
+def _count(
+    own: Mapping[str, Mapping[int, float]],
+    other: Mapping[str, Mapping[int, float]],
+    tables: Sequence[str],
+    slack: float,
+) -> tuple[str, str, str]:
+    """Tables on which the mean difference over shared splits is at most `slack` of its standard errors."""
+    differences = {t: paired(own.get(t, {}), other.get(t, {})) for t in tables}
+    shared, good = [t for t in tables if differences[t]], []
+    for table in shared:
+        mean, error, count = mean_error(differences[table])
+        if mean <= (slack * error if count > 1 else 0.0):
+            good.append(table)
+    return str(len(good)), str(len(shared)), _lacking(shared, good)
+
+
+def _lacking(shared: Sequence[str], good: Sequence[str]) -> str:
+    return ", ".join(table for table in shared if table not in good)

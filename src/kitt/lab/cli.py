@@ -1,0 +1,192 @@
+"""Commands for networks and measurements, which `kitt` finds as entry points: `train`, `finish`, `model` and `bench`."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+from typer.core import TyperCommand
+
+from kitt.cli.display import console, errors
+from kitt.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kitt.lab.train import Progress
+    from kitt.network.checkpoint import Checkpoint
+
+train_app, finish_app, model_app = (typer.Typer(add_completion=False) for _ in range(3))
+
+
+def _presets() -> list[str]:
+    from kitt.lab.train import PRESETS
+
+    return [*PRESETS, "ahgp"]
+
+
+class TrainCommand(TyperCommand):
+    """Its help names the presets, which takes a second to look up."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        preset: Any = next(parameter for parameter in self.params if parameter.name == "preset")
+        preset.help = f"{', '.join(_presets())}; {preset.help}"
+        super().format_help(ctx, formatter)
+
+
+@train_app.command(cls=TrainCommand)
+def train(
+    out: Annotated[Path, typer.Option(help="Folder of the run: state, log, learning curve, checkpoint.")],
+    preset: Annotated[
+        str | None, typer.Option(help="without one, that of the run to resume, or default. ahgp is a baseline.")
+    ] = None,
+    hours: Annotated[float | None, typer.Option(help="Budget of wall clock, over all parts of a resumed run.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Budget of steps, over all parts of a resumed run.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in the folder, if there is one.")
+    ] = False,
+    threads: Annotated[int | None, typer.Option(help="Threads of each process; without it, torch decides.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of a new run; without it, 0.")] = None,
+) -> None:
+    """Train a network on data drawn from the prior.
+
+    In several processes: torchrun --nproc-per-node 2 -m kitt.cli train ...
+    """
+    work = _trainer(preset, out, seed)
+    try:
+        with _training_bar() as show:
+            path = work(out=out, hours=hours, steps=steps, resume=resume, threads=threads, progress=show)
+    except KeyboardInterrupt:
+        errors.print(f"stopped; go on with: kitt train --out {out} --resume", highlight=False, soft_wrap=True)
+        raise typer.Exit(130) from None
+    if os.environ.get("RANK", "0") == "0":
+        _print_facts(_facts(path))
+        console.print(f"in {path}", highlight=False, soft_wrap=True)
+
+
+def _trainer(preset: str | None, out: Path, seed: int | None) -> Callable[..., Path]:
+    """What trains the preset, or without one, goes on with the run in the folder."""
+    from dataclasses import replace
+
+    from kitt.lab import train as training
+    from kitt.lab.baselines import ahgp
+
+    if preset is not None and preset not in _presets():
+        raise InvalidInputError(f"no training preset is called '{preset}'; there are {', '.join(_presets())}")
+    if preset == "ahgp" or (preset is None and ahgp.holds_run(out)):
+        return partial(ahgp.train, seed=seed or 0)
+    if ahgp.holds_run(out):
+        raise InvalidInputError(f"{out} holds a run of the preset ahgp: use another folder")
+    config = None if preset is None else training.recipe(preset)
+    if seed is not None:
+        config = replace(config or training.recipe("default"), seed=seed)
+    return partial(training.train, config)
+
+
+@contextmanager
+def _training_bar() -> Iterator[Callable[[Progress], None]]:
+    """A bar that appears with the first step: loss, data sets a second, time left."""
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"))
+    bar = Bar(*columns, console=errors)
+    task = bar.add_task("", total=1.0)
+
+    def show(now: Progress) -> None:
+        bar.start()
+        left = f"{now.left / 3600:.1f} h" if now.left > 5400 else f"{now.left / 60:.1f} min"
+        text = f"step {now.step}, loss {now.loss:.3f}, {now.rate:.0f} data sets/s, {left} left"
+        bar.update(task, completed=min(now.spent, 1.0), description=text)
+
+    try:
+        yield show
+    finally:
+        if bar.live.is_started:
+            bar.stop()
+
+
+@finish_app.command()
+def finish(
+    run: Annotated[Path, typer.Argument(help="Folder of a training run.")],
+    out: Annotated[Path, typer.Option(help="Checkpoint to write.")],
+    costs: Annotated[
+        Path | None, typer.Option(help="Lines of `kitt bench costs`: what each word loses on simulated tables.")
+    ] = None,
+) -> None:
+    """Make a training run fit for use: calibrate its probabilities and learn what it costs to be wrong."""
+    from kitt.lab.calibrate import calibrate_run
+
+    _print_facts(_facts(calibrate_run(run, out, costs)))
+    console.print(f"in {out}", highlight=False, soft_wrap=True)
+
+
+@model_app.command()
+def model(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Bundled checkpoints, or files; without any, all bundled ones.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each.")] = False,
+) -> None:
+    """Show the trained networks: what they are, what they were trained on, and how well they do."""
+    from kitt.lab.baselines import ahgp
+    from kitt.network.checkpoint import bundled
+
+    own: list[Checkpoint | dict[str, Any]] = [*bundled(), *([ahgp.read_facts()] if ahgp.BUNDLED.exists() else [])]
+    checkpoints = [_facts(name) for name in names] if names else own
+    if not checkpoints:
+        console.print("no checkpoints are bundled with this installation")
+    for facts in checkpoints:
+        if as_json:
+            print(json.dumps(facts if isinstance(facts, dict) else facts.to_dict()))
+        else:
+            _print_facts(facts)
+
+
+def _facts(name: str | Path) -> Checkpoint | dict[str, Any]:
+    """What a checkpoint says of itself; the baseline's is known by its name, as its file has a format of its own."""
+    from kitt.lab.baselines import ahgp
+    from kitt.network.checkpoint import read_facts
+
+    if Path(name).stem == "ahgp":
+        return ahgp.read_facts(None if str(name) == "ahgp" else str(name))
+    return read_facts(name)
+
+
+def _print_facts(facts: Checkpoint | dict[str, Any]) -> None:
+    if isinstance(facts, dict):
+        _print_baseline(facts)
+        return
+    kind = facts.to_dict()["config"]["kind"]
+    console.print(
+        f"[bold]{escape(facts.name)}[/]: network '{kind}', {facts.parameters:,} parameters, {len(facts.words)} words; "
+        f"{facts.steps:,} steps, {facts.datasets_seen:,} data sets, {facts.training_seconds / 3600:.2f} hours; "
+        f"KITT {facts.code_version}",
+        highlight=False,
+    )
+    for source in facts.data:
+        settings = ", ".join(f"{key} {value}" for key, value in source.items() if value is not None)
+        console.print(f"  data: {settings}", highlight=False)
+    if facts.scores:
+        measures = list(next(iter(facts.scores.values())))
+        table = Table("validation", *(name.replace("_", " ") for name in measures))
+        for name, scores in facts.scores.items():
+            table.add_row(name, *(f"{scores[measure]:.3f}" for measure in measures))
+        console.print(table)
+
+
+def _print_baseline(facts: dict[str, Any]) -> None:
+    loss = f"{facts['loss']:.3f} nats a point on tables of its prior" if "loss" in facts else "not evaluated"
+    console.print(
+        f"[bold]ahgp[/]: baseline for `kitt bench`, names no kernels; {facts['parameters']:,} parameters; "
+        f"{facts['steps']:,} steps, {facts['seconds'] / 3600:.2f} hours; loss: {loss}\n"
+        "  ours, not the authors' weights: their method and prior, a smaller network, a shorter training",
+        highlight=False,
+    )

@@ -1,0 +1,150 @@
+"""A kernel with its numbers: an expression, its parameters, and the table they refer to; and the file users keep of it.
+
+The file is JSON, described formula by formula in `schemas/kernel-1.json`. It names no library, so it can be read
+without this one, and a file written today keeps loading: a new format gets a new version, and version 1 its reader.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kitt.errors import CheckpointError, InvalidInputError, KittError
+from kitt.files import check_format, check_schema, load_document, read_schema, write_text
+from kitt.language.grammar import Expression, parse
+from kitt.language.kernels import Kernel, Slot
+from kitt.table.scaling import Standardiser
+
+FORMAT, VERSION = "kitt-kernel", 1
+
+
+@dataclass(frozen=True)
+class FittedKernel:
+    """An expression and the constrained value of every slot of its `Kernel`, on the scale of the standardiser."""
+
+    expression: Expression
+    parameters: Mapping[str, tuple[float, ...] | float]  # by slot: a value per column; variances and noise a number
+    columns: tuple[str, ...]
+    target: str = "y"
+    standardiser: Standardiser | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", tuple(self.columns))
+        slots = self.kernel.slots
+        if set(self.parameters) != {slot.name for slot in slots}:
+            names = ", ".join(slot.name for slot in slots)
+            raise InvalidInputError(f"{self.expression} has the parameters {names}; got {', '.join(self.parameters)}")
+        values = {slot.name: self._checked(slot, self.parameters[slot.name]) for slot in slots}
+        object.__setattr__(self, "parameters", values)
+
+    def _checked(self, slot: Slot, value: Any) -> tuple[float, ...] | float:
+        numbers = (float(value),) if slot.factor is None else tuple(map(float, value))
+        if len(numbers) != slot.size:
+            raise InvalidInputError(
+                f"{slot.name} needs one value for each of the {slot.size} columns {', '.join(self.columns)}; "
+                f"got {len(numbers)}"
+            )
+        for number in numbers:
+            if not math.isfinite(number) or not (slot.parameter.is_signed or number > 0):
+                wanted = "a finite number" if slot.parameter.is_signed else "a positive finite number"
+                raise InvalidInputError(f"{slot.name} must be {wanted}; got {number}")
+        return numbers[0] if slot.factor is None else numbers
+
+    @classmethod
+    def from_theta(
+        cls,
+        expression: Expression,
+        theta: Tensor,
+        columns: tuple[str, ...],
+        target: str = "y",
+        standardiser: Standardiser | None = None,
+    ) -> FittedKernel:
+        values = Kernel(expression, len(columns)).unflatten(theta.detach().to("cpu", torch.float64))
+        parameters = {name: tuple(v.tolist()) if v.dim() else float(v) for name, v in values.items()}
+        return cls(expression, parameters, columns, target, standardiser)
+
+    @property
+    def kernel(self) -> Kernel:
+        return Kernel(self.expression, len(self.columns))
+
+    @property
+    def theta(self) -> Tensor:
+        """The flat unconstrained vector of `kernel`, in double precision."""
+        return self.kernel.flatten({name: torch.tensor(v, dtype=torch.float64) for name, v in self.parameters.items()})
+
+    def to_dict(self) -> dict[str, Any]:
+        document: dict[str, Any] = {
+            "format": FORMAT,
+            "version": VERSION,
+            "expression": str(self.expression),
+            "columns": list(self.columns),
+            "target": self.target,
+            "words": [
+                {"word": str(word), "factors": [{"primitive": primitive.value} for primitive in word.factors]}
+                for word in self.expression
+            ],
+        }
+        for slot in self.kernel.slots:
+            value = self.parameters[slot.name]
+            _holder(document, slot)[slot.parameter.value] = list(value) if isinstance(value, tuple) else value
+        document["standardisation"] = None if self.standardiser is None else self.standardiser.to_dict()
+        return document
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> FittedKernel:
+        check_format(document, FORMAT, VERSION)
+        check_schema(document, FORMAT, schema())
+        try:
+            expression = parse(document["expression"])
+            spelled = [(w["word"], [f["primitive"] for f in w["factors"]]) for w in document["words"]]
+            expected = [(str(word), [p.value for p in word.factors]) for word in expression]
+            if spelled != expected:
+                said = " + ".join(f"{word} (= {'*'.join(factors)})" for word, factors in spelled)
+                raise InvalidInputError(f"its expression is {expression}, but its words are {said}")
+            columns = tuple(document["columns"])
+            slots = Kernel(expression, len(columns)).slots
+            values = {slot.name: _holder(document, slot)[slot.parameter.value] for slot in slots}
+            standardiser = _standardiser(document["standardisation"], columns)
+            return cls(expression, values, columns, document["target"], standardiser)
+        except (KittError, OverflowError) as error:
+            raise CheckpointError(f"this {FORMAT} document contradicts itself: {error}") from error
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the document; a reader sees the old file or the new one, never half of it."""
+        write_text(path, json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> FittedKernel:
+        return load_document(path, FORMAT, cls.from_dict)
+
+
+def _holder(document: Mapping[str, Any], slot: Slot) -> dict[str, Any]:
+    """The object of the document in which the parameter of a slot stands, under the parameter's name."""
+    if slot.word is None:
+        return document  # type: ignore[return-value]
+    word = document["words"][slot.word]
+    return word if slot.factor is None else word["factors"][slot.factor]
+
+
+def _standardiser(values: Mapping[str, Any] | None, columns: tuple[str, ...]) -> Standardiser | None:
+    if values is None:
+        return None
+    for name in ("x_mean", "x_scale"):
+        if len(values[name]) != len(columns):
+            raise InvalidInputError(f"{name} needs a value for each of {len(columns)} columns; got {len(values[name])}")
+    numbers = [*values["x_mean"], *values["x_scale"], values["y_mean"], values["y_scale"]]
+    if not all(math.isfinite(float(number)) for number in numbers):
+        raise InvalidInputError("the standardisation must be of finite numbers")
+    return Standardiser.from_dict(values)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of version 1, with the formula of every primitive."""
+    return read_schema("kitt.language", "kernel-1.json")

@@ -1,0 +1,219 @@
+"""What a user keeps: fitted kernels with their weights, the table they were fitted to, and the file of both.
+
+The file is JSON, described in `schemas/model-1.json`: kernels as in `fitted`, the treatment of columns, and the rows, from
+which the posteriors are computed again when it is read. Without rows it holds only kernels, to be put on others (`on`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+
+from kitt.errors import CheckpointError, InvalidInputError, KittError
+from kitt.files import check_format, check_schema, load_document, read_schema, write_text
+from kitt.fitting.fit import FittedGP
+from kitt.language import fitted_kernel
+from kitt.language.fitted_kernel import FittedKernel
+from kitt.model.mixture import Mixture
+from kitt.table.dataset import Dataset, Encoding
+from kitt.table.scaling import FloatArray
+
+FORMAT, VERSION = "kitt-model", 1
+_FACTS = ("log_prior", "gradient_norm", "evaluations", "seconds", "converged", "warnings")
+_NO_FACTS: dict[str, Any] = {
+    "log_prior": 0.0,
+    "gradient_norm": 0.0,
+    "evaluations": 0,
+    "seconds": 0.0,
+    "converged": True,
+    "warnings": (),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """Kernels, weights and columns; with rows also their mixture, which predicts. Tables are raw, as users have them."""
+
+    kernels: tuple[FittedKernel, ...]
+    weights: tuple[float, ...]
+    is_plain: tuple[bool, ...]  # of each kernel: a plain default, not one that the network named
+    encoding: Encoding
+    rows: Dataset | None = None
+    fitted_mixture: Mixture | None = None
+
+    @classmethod
+    def of(cls, mixture: Mixture, rows: Dataset, is_plain: Sequence[bool] | None = None) -> Model:
+        kernels = tuple(model.fitted_kernel for model in mixture.models)
+        plain = (False,) * len(kernels) if is_plain is None else tuple(is_plain)
+        return cls(kernels, tuple(mixture.weights.tolist()), plain, rows.encoding, rows, mixture)
+
+    @property
+    def mixture(self) -> Mixture:
+        if self.fitted_mixture is None:
+            raise InvalidInputError(
+                "this model has kernels but no rows to predict from: give it some, model.on(dataset)"
+            )
+        return self.fitted_mixture
+
+    @property
+    def best(self) -> FittedKernel:
+        """The heaviest kernel."""
+        return self.kernels[int(np.argmax(self.weights))]
+
+    def on(self, rows: Dataset) -> Model:
+        """The same kernels with the same numbers, conditioned on other rows of the same columns."""
+        if rows.names != self.encoding.names:
+            named, got = ", ".join(self.encoding.names), ", ".join(rows.names)
+            raise InvalidInputError(f"expected rows with the columns {named}; got {got}: read them with model.encoding")
+        models = tuple(_conditioned(kernel, rows, None, _NO_FACTS) for kernel in self.kernels)
+        return replace(self, rows=rows, fitted_mixture=Mixture(models, np.array(self.weights)))
+
+    # prediction
+
+    def predict(self, table: Any, noisy: bool = True) -> tuple[FloatArray, FloatArray]:
+        """Mean and standard deviation for each row of a raw table; not `noisy`: of the function, not an observation."""
+        mean, variance = self.mixture.standardised(self._inputs(table), noisy)
+        s, std = self.kernels[0].standardiser, np.sqrt(variance)
+        if s is None:
+            return mean, std
+        with np.errstate(over="ignore"):  # beside the largest floats
+            return s.inverse_mean(mean), np.minimum(std * s.y_scale, np.finfo(np.float64).max)
+
+    def covariance(self, table: Any, noisy: bool = True) -> FloatArray:
+        return self.mixture.covariance(self._inputs(table), noisy)
+
+    def quantiles(self, table: Any, levels: ArrayLike, noisy: bool = True) -> FloatArray:
+        """(M, Q) for levels between 0 and 1."""
+        return self.mixture.quantiles(self._inputs(table), levels, noisy)
+
+    def log_density(self, table: Any, y: ArrayLike) -> FloatArray:
+        return self.mixture.log_density(self._inputs(table), y)
+
+    def sample(self, table: Any, count: int = 1, noisy: bool = True, random_state: int | None = None) -> FloatArray:
+        """(count, M) joint draws."""
+        return self.mixture.sample(self._inputs(table), count, noisy, random_state)
+
+    def _inputs(self, table: Any) -> FloatArray:
+        return self.encoding.encode(table)[0]
+
+    # other libraries
+
+    def to(self, library: str, component: int | None = None) -> Any:
+        """The heaviest kernel, or that of a component, as a live object of another library (see `export`)."""
+        import kitt
+
+        return kitt.export.live(self._kernel(component), library)
+
+    def code(self, library: str, component: int | None = None) -> str:
+        """Source text that builds it in another library and needs nothing of this one."""
+        import kitt
+
+        return kitt.export.code(self._kernel(component), library)
+
+    def _kernel(self, component: int | None) -> FittedKernel:
+        if component is None:
+            return self.best
+        if not 0 <= component < len(self.kernels):
+            raise InvalidInputError(f"expected a component from 0 to {len(self.kernels) - 1}, got {component}")
+        return self.kernels[component]
+
+    # files
+
+    def to_dict(self, rows: bool = True) -> dict[str, Any]:
+        models = self.fitted_mixture.models if self.fitted_mixture else (None,) * len(self.kernels)
+        parts = zip(self.kernels, self.weights, self.is_plain, models, strict=True)
+        data = self.rows if rows else None
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "written_by": f"kitt {metadata.version('kitt')}",
+            "encoding": self.encoding.to_dict(),
+            "components": [
+                {
+                    "weight": weight,
+                    "is_plain": plain,
+                    "kernel": kernel.to_dict(),
+                    "inducing": _inducing(model),
+                    "fit": _facts(model),
+                }
+                for kernel, weight, plain, model in parts
+            ],
+            "rows": None if data is None else {"X": data.X.tolist(), "y": data.y.tolist()},
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Model:
+        check_format(document, FORMAT, VERSION)
+        light = {**document, "rows": None} if "rows" in document else document  # rows, many numbers, are checked below
+        check_schema(light, FORMAT, schema(), fitted_kernel.schema())
+        try:
+            parts = document["components"]
+            kernels = tuple(FittedKernel.from_dict(part["kernel"]) for part in parts)
+            encoding = Encoding.from_dict(document["encoding"])
+            if any(kernel.columns != encoding.names for kernel in kernels):
+                raise InvalidInputError(f"its kernels have other columns than its table, {', '.join(encoding.names)}")
+            weights = tuple(float(part["weight"]) for part in parts)
+            model = cls(kernels, weights, tuple(part["is_plain"] for part in parts), encoding)
+            if document["rows"] is None:
+                return model
+            rows = _rows(document["rows"], encoding)
+            fits = [_conditioned(k, rows, p["inducing"], p["fit"]) for k, p in zip(kernels, parts, strict=True)]
+            return replace(model, rows=rows, fitted_mixture=Mixture(tuple(fits), np.array(weights)))
+        except CheckpointError:
+            raise
+        except (KittError, ValueError, TypeError, OverflowError) as error:
+            raise CheckpointError(f"this {FORMAT} document contradicts itself: {error}") from error
+
+    def to_json(self, rows: bool = True) -> str:
+        return json.dumps(self.to_dict(rows), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+    def save(self, path: str | os.PathLike[str], rows: bool = True) -> None:
+        """Write the file, with the rows or only kernels; a reader sees the old file or the new one, never half of it."""
+        write_text(path, self.to_json(rows) + "\n")
+
+
+def load(path: str | os.PathLike[str]) -> Model:
+    """The model of a file that `Model.save` wrote."""
+    return load_document(path, FORMAT, Model.from_dict)
+
+
+def _conditioned(kernel: FittedKernel, rows: Dataset, inducing: Any, facts: Mapping[str, Any]) -> FittedGP:
+    """The GP of a kernel given rows, as `fit` leaves it: exact, or sparse through inducing points."""
+    s = kernel.standardiser
+    X = torch.tensor(rows.X if s is None else s.transform_x(rows.X))
+    y = torch.tensor(rows.y if s is None else s.transform_y(rows.y))
+    Z = None if inducing is None else torch.tensor(inducing, dtype=torch.float64)
+    norm = math.inf if facts["gradient_norm"] is None else facts["gradient_norm"]
+    facts = {**facts, "gradient_norm": norm, "warnings": tuple(facts["warnings"])}
+    return FittedGP(fitted_kernel=kernel, X=X, y=y, inducing=Z, **facts)
+
+
+def _inducing(model: FittedGP | None) -> list[list[float]] | None:
+    return None if model is None or model.inducing is None else model.inducing.tolist()
+
+
+def _facts(model: FittedGP | None) -> dict[str, Any]:
+    facts = {name: getattr(model, name) for name in _FACTS} if model else dict(_NO_FACTS)
+    norm = facts["gradient_norm"] if math.isfinite(facts["gradient_norm"]) else None
+    return {**facts, "gradient_norm": norm, "warnings": list(facts["warnings"])}
+
+
+def _rows(values: Any, encoding: Encoding) -> Dataset:
+    if not isinstance(values, Mapping) or set(values) != {"X", "y"}:
+        raise InvalidInputError('expected "rows" with "X" and "y", or null')
+    X, y = (np.array(values[name], dtype=np.float64) for name in ("X", "y"))
+    return Dataset(X, y, encoding.names, encoding.target, encoding)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of version 1."""
+    return read_schema("kitt.model", "model-1.json")

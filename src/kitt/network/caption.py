@@ -1,0 +1,337 @@
+"""Table -> ranked captions with probabilities (paper, Inference, steps 1 to 4), in a tenth of a second, without fitting.
+
+The network is asked once; classifier ranking, greedy decoding, sampling and beam search all read the same encodings. Three
+rankings (`ranking`): `probability`, as in the paper; `expected-loss`, k captions one of which will probably lose little; and
+`prudent`, the same with a price of improbability and a first caption that is not too improbable, which chose best on real
+tables.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kitt.errors import InvalidInputError
+from kitt.language.grammar import Expression
+from kitt.network.checkpoint import LoadedModel, load
+from kitt.network.network import StemEncoder
+from kitt.network.ranking import DEFAULT as RANKING
+from kitt.network.ranking import RANKINGS, RankingConfig, loss_scenarios, rank
+from kitt.table.scaling import FloatArray, Standardiser
+from kitt.threads import threads_for
+
+SEARCHES = ("beam", "greedy", "sample")
+HEADS = ("classifier", "decoder")
+
+
+@dataclass(frozen=True)
+class CaptionConfig:
+    """How much of a table the network reads, and how many captions the searches keep."""
+
+    subsets: int = 2  # random subsets of a large table; their log-probabilities are averaged (`kitt bench recovery`)
+    work: float = 0.7e6  # about what one subset may cost, N² (D + 6): a tenth of a second (`kitt bench latency`)
+    min_points: int = 64
+    max_points: int = 384  # (`kitt bench latency`)
+    beam: int = 24  # beginnings kept: more finds no likelier captions (`kitt bench recovery`)
+    samples: int = 60  # as in the paper's code
+
+
+CONFIG = CaptionConfig()
+
+
+@dataclass(frozen=True)
+class Caption:
+    """An expression, its calibrated probability, and the expected loss in nats a point of choosing it (None: unknown)."""
+
+    expression: Expression
+    probability: float
+    expected_loss: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.expression} ({self.probability:.1%})"
+
+
+@dataclass(frozen=True)
+class Captions:
+    """What the network says about a table."""
+
+    ranked: tuple[Caption, ...]  # best first, by the chosen ranking
+    words: tuple[float, ...]  # calibrated probability of each of the 34 words, by the classifier
+    rows_seen: int
+    strangeness: (
+        float | None
+    )  # how unlike the prior, relative to the 99 % quantile of its own draws: above 1 is strange
+    roughness: tuple[float, ...] | None  # the network's guess of each column's inverse lengthscale
+    noise: float | None  # and of the share of noise in the variance
+
+    def __iter__(self) -> Iterator[Caption]:
+        return iter(self.ranked)
+
+    def __len__(self) -> int:
+        return len(self.ranked)
+
+    @property
+    def best(self) -> Caption:
+        return self.ranked[0]
+
+    @property
+    def is_strange(self) -> bool:
+        return self.strangeness is not None and self.strangeness > 1
+
+
+def caption(
+    X: FloatArray,
+    y: FloatArray,
+    k: int = 3,
+    *,
+    model: str | LoadedModel = "default",
+    head: str = "decoder",
+    search: str = "beam",
+    ranking: str = "prudent",
+    random_state: int = 0,
+    config: RankingConfig = RANKING,
+) -> Captions:
+    """The k best captions of a table (raw units), by the classifier (single words) or the decoder (sums)."""
+    options = {"head": head, "search": search, "ranking": ranking, "random_state": random_state}
+    return caption_tables([(X, y)], k, model=model, config=config, **options)[0]  # type: ignore[arg-type]
+
+
+def caption_tables(
+    tables: Sequence[tuple[FloatArray, FloatArray]],
+    k: int = 3,
+    *,
+    model: str | LoadedModel = "default",
+    head: str = "decoder",
+    search: str = "beam",
+    ranking: str = "prudent",
+    random_state: int = 0,
+    config: RankingConfig = RANKING,
+) -> list[Captions]:
+    """Captions of several tables."""
+    _check_options(k, head, search, ranking)
+    loaded = load(model) if isinstance(model, str) else model
+    generator = torch.Generator().manual_seed(random_state)
+    with torch.inference_mode(), threads_for(CONFIG.max_points):
+        views = (encode_table(loaded, X, y, random_state) for X, y in tables)
+        return [_caption(loaded, view, k, head, search, ranking, generator, config) for view in views]
+
+
+def _check_options(k: int, head: str, search: str, ranking: str) -> None:
+    if k < 1:
+        raise InvalidInputError(f"k, the number of captions, must be at least 1, got {k}")
+    for name, value, allowed in (("head", head, HEADS), ("search", search, SEARCHES), ("ranking", ranking, RANKINGS)):
+        if value not in allowed:
+            raise InvalidInputError(f"{name} must be one of {', '.join(allowed)}, got '{value}'")
+
+
+# --- the network's view of one table -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class View:
+    """Encodings of the subsets of one table, and what else the encoder noticed."""
+
+    encodings: Tensor  # (S, D, E)
+    size: tuple[int, int]  # of the table
+    rows: int  # that were looked at
+    strangeness: float | None
+    roughness: Tensor | None
+    noise: float | None
+
+
+def encode_table(loaded: LoadedModel, X: FloatArray, y: FloatArray, random_state: int) -> View:
+    """Paper, Inference, step 1. A table above the cap is seen through a few subsets of its rows."""
+    X, y = _check_arrays(X, y)
+    indices = subsets(X, y, random_state)
+    batch = [(X, y)] if indices is None else [(X[i], y[i]) for i in indices]
+    scaled = []
+    for part_X, part_y in batch:
+        standardiser = Standardiser.fit(part_X, part_y)
+        scaled.append((standardiser.transform_x(part_X), standardiser.transform_y(part_y)))
+    tensor_X = torch.from_numpy(np.stack([x for x, _ in scaled])).float()
+    tensor_y = torch.from_numpy(np.stack([t for _, t in scaled])).float()
+    rows, size = tensor_X.shape[0] * tensor_X.shape[1], (X.shape[0], X.shape[1])
+    encoder = loaded.model.encoder
+    if not isinstance(encoder, StemEncoder):
+        return View(loaded.model.encode(tensor_X, tensor_y), size, rows, None, None, None)
+    seen = encoder.read(tensor_X, tensor_y)
+    limit = loaded.facts.extra.get("strangeness_limit")
+    strangeness = None if limit is None else float(seen.strangeness.mean()) / limit
+    return View(seen.encodings, size, rows, strangeness, seen.roughness.mean(0).exp(), float(seen.noise.mean().exp()))
+
+
+def _check_arrays(X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
+    X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if X.ndim != 2 or y.shape != (len(X),) or min(X.shape, default=0) < 1:
+        raise InvalidInputError(
+            f"expected X of shape (rows, columns) and y of shape (rows,), got {X.shape} and {y.shape}"
+        )
+    return X, y
+
+
+def points_cap(d: int) -> int:
+    """Rows that the network looks at in one pass: flat cost, whatever the number of columns."""
+    return int(min(CONFIG.max_points, max(CONFIG.min_points, math.sqrt(CONFIG.work / (d + 6)))))
+
+
+def subsets(X: FloatArray, y: FloatArray, random_state: int) -> list[FloatArray] | None:
+    """Indices of a few random subsets of a large table, or None for a small one.
+
+    Rows are drawn by a hash of their values, so that the answer depends neither on the order of rows nor of columns.
+    """
+    cap = points_cap(X.shape[1])
+    if len(X) <= cap:
+        return None
+    total = X.sum(1) if X.shape[1] > 1 else X[:, 0]
+    key = torch.from_numpy(_unit(total) * 12.9898 + _unit(y) * 78.233 + random_state)
+    chosen = []
+    for i in range(CONFIG.subsets):
+        hashed = torch.sin(key * (1.0 + 0.37 * i)).mul_(43758.5453).frac_().abs_()
+        chosen.append(hashed.topk(cap, largest=False).indices.numpy())
+    return chosen
+
+
+def _unit(values: FloatArray) -> FloatArray:
+    largest = np.abs(values).max()
+    return values / largest if largest > 0 else values
+
+
+# --- steps 2 to 4 --------------------------------------------------------------------------------------------------------
+
+
+def _caption(
+    loaded: LoadedModel,
+    view: View,
+    k: int,
+    head: str,
+    search: str,
+    ranking: str,
+    generator: torch.Generator,
+    config: RankingConfig,
+) -> Captions:
+    words = word_probabilities(loaded, view)
+    found: Sums
+    if head == "classifier":
+        found = {frozenset([i]): ((i,), float(p)) for i, p in enumerate(words)}
+    else:
+        found = merge_orders(_SEARCH[search](_Stepper(loaded, view), generator))
+    said = sorted(found.values(), key=lambda caption: -caption[1])
+    losses: list[float | None] = [None] * len(said)
+    order = list(range(len(said)))
+    if "costs" in loaded.tensors:
+        scenarios = loss_scenarios([c for c, _ in said], words, view.size, loaded.tensors, config)
+        losses = scenarios.mean(0).clamp_min(0).tolist()
+        order = rank([p for _, p in said], scenarios, ranking, k, config)
+    captions = [Caption(Expression.from_indices(said[i][0]), said[i][1], losses[i]) for i in order[:k]]
+    roughness = None if view.roughness is None else tuple(map(float, view.roughness))
+    return Captions(tuple(captions), tuple(map(float, words)), view.rows, view.strangeness, roughness, view.noise)
+
+
+def word_probabilities(loaded: LoadedModel, view: View) -> Tensor:
+    """Classifier (KITT E): mean over subsets of the log-probabilities, calibrated by the checkpoint's temperature."""
+    log_p = loaded.model.classify(view.encodings).mean(0) / loaded.facts.extra.get("temperature", 1.0)
+    return log_p.softmax(-1).double()
+
+
+class _Stepper:
+    """Next-word log-probabilities for many prompts at once, over cached encodings of all subsets."""
+
+    def __init__(self, loaded: LoadedModel, view: View) -> None:
+        self.config = loaded.facts.config
+        self._decode, self._encodings = loaded.model.decode, view.encodings
+        self._temperature = loaded.facts.extra.get("caption_temperature", 1.0)
+
+    def __call__(self, prompts: Sequence[tuple[int, ...]]) -> Tensor:
+        """(P, V + 1): words already said and a STOP at the first step are barred, the rest renormalised."""
+        S = len(self._encodings)
+        tokens = torch.tensor([(self.config.start, *prompt) for prompt in prompts])
+        encodings = self._encodings.repeat(len(prompts), 1, 1)  # (P·S, D, E)
+        logits = self._decode(encodings, None, tokens.repeat_interleave(S, 0))[:, -1]
+        log_p = (logits.double() / self._temperature).log_softmax(-1).view(len(prompts), S, -1).mean(1)
+        for row, prompt in zip(log_p, prompts, strict=True):
+            row[list(prompt) if prompt else [self.config.stop]] = -math.inf
+        return log_p.log_softmax(-1)
+
+
+Sums = dict[frozenset[int], tuple[tuple[int, ...], float]]  # set of words -> its likeliest order, its probability
+Sequences = dict[tuple[int, ...], float]  # caption in order -> log-probability
+
+
+def greedy(step: _Stepper, generator: torch.Generator) -> Sequences:
+    """Steps 2 and 3: the most probable word each time."""
+    words: tuple[int, ...] = ()
+    total = 0.0
+    while len(words) < step.config.max_words:
+        value, token = step([words])[0].max(0)
+        total += float(value)
+        if int(token) == step.config.stop:
+            break
+        words = (*words, int(token))
+    return {words: total}
+
+
+def sample(step: _Stepper, generator: torch.Generator) -> Sequences:
+    """Step 4: greedy and sixty random captions, all grown together."""
+    found = greedy(step, generator)
+    growing: list[tuple[tuple[int, ...], float]] = [((), 0.0)] * CONFIG.samples
+    for length in range(1, step.config.max_words + 1):
+        log_p = step([words for words, _ in growing])
+        tokens = torch.multinomial(log_p.exp(), 1, generator=generator).squeeze(1)
+        grown = []
+        for (words, total), row, token in zip(growing, log_p, tokens.tolist(), strict=True):
+            total += float(row[token])
+            if token == step.config.stop:
+                found[words] = total
+            elif length == step.config.max_words:
+                found[(*words, token)] = total
+            else:
+                grown.append(((*words, token), total))
+        growing = grown
+        if not growing:
+            break
+    return found
+
+
+def beam(step: _Stepper, generator: torch.Generator) -> Sequences:
+    """The most probable captions of every length, by keeping the best few beginnings."""
+    found: Sequences = {}
+    front: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
+    for length in range(1, step.config.max_words + 1):
+        log_p = step([words for words, _ in front]) + torch.tensor([total for _, total in front]).double()[:, None]
+        for (words, _), stopped in zip(front, log_p[:, step.config.stop].tolist(), strict=True):
+            if words:
+                found[words] = stopped
+        flat = log_p[:, : step.config.stop].flatten()
+        best = flat.topk(min(CONFIG.beam, len(flat)))
+        grown = [
+            ((*front[i // step.config.stop][0], i % step.config.stop), value)
+            for i, value in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        ]
+        if length == step.config.max_words:
+            found.update(grown)
+        front = grown
+    return found
+
+
+_SEARCH: dict[str, Callable[[_Stepper, torch.Generator], Sequences]] = {
+    "beam": beam,
+    "greedy": greedy,
+    "sample": sample,
+}
+
+
+def merge_orders(found: Sequences) -> Sums:
+    """Two orders of one sum are one caption: probabilities added, told in the more probable order."""
+    merged: dict[frozenset[int], tuple[tuple[int, ...], float, float]] = {}
+    for words, log_p in found.items():
+        if math.isfinite(log_p):
+            key, p = frozenset(words), math.exp(log_p)
+            order, best, total = merged.get(key, (words, p, 0.0))
+            merged[key] = (words if p > best else order, max(p, best), total + p)
+    return {key: (order, total) for key, (order, _, total) in merged.items()}

@@ -1,0 +1,493 @@
+"""Every network, in tensors and integers only: attention, blocks, encoders, heads, decoder, and their frozen configs.
+
+An encoder turns a data set into one encoding per input dimension, once. A classifier turns the encodings into
+log-probabilities of the single words; a decoder turns them and a prompt into logits of the next word of a caption.
+
+Shapes: B data sets, N points, D input dimensions, E embedding, H heads, V words, T caption length.
+Masks are boolean, True where there is data: `n_mask` (B, N) for points, `d_mask` (B, D) for dimensions, None for all of
+it. Every data set has a point and a dimension. What stands in masked places of X and y does not matter, NaN included.
+Token ids: words are 0..V-1, then STOP = V, START = V + 1, PAD = V + 2. The decoder predicts words and STOP.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, Self
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from kitt.errors import InvalidInputError
+from kitt.network.features import PaddedTables, describe, prepare, probe
+
+Mask = Tensor | None
+
+
+def dense(inputs: int, outputs: int, *, maps: int = 1, bias: bool = True) -> nn.Linear:
+    """A dense layer that starts as in the paper's code (Glorot weights, zero bias); `maps` of them fused into one."""
+    layer = nn.Linear(inputs, maps * outputs, bias=bias)
+    for weight in layer.weight.chunk(maps):
+        nn.init.xavier_uniform_(weight)
+    if bias:
+        nn.init.zeros_(layer.bias)
+    return layer
+
+
+def layer_norm(width: int) -> nn.LayerNorm:
+    return nn.LayerNorm(width, eps=1e-6)  # the paper's code
+
+
+def masked_mean(Z: Tensor, valid: Mask) -> Tensor:
+    """Mean over the valid elements of a set: (B, M, E), (B, M) -> (B, E)."""
+    if valid is None:
+        return Z.mean(1)
+    return Z.masked_fill(~valid[..., None], 0).sum(1) / valid.sum(1, keepdim=True)
+
+
+def masked_max(Z: Tensor, valid: Mask) -> Tensor:
+    """Maximum over the valid elements of a set: (B, M, E), (B, M) -> (B, E)."""
+    return (Z if valid is None else Z.masked_fill(~valid[..., None], -torch.inf)).amax(1)
+
+
+def attention(Q: Tensor, K: Tensor, V: Tensor, heads: int, *, valid: Mask = None, causal: bool = False) -> Tensor:
+    """softmax(QK'/sqrt(E/H))V in each head: Q (B, M, E), K and V (B, L, E), valid (B, L) -> (B, M, E)."""
+    Q, K, V = (Z.unflatten(-1, (heads, -1)).transpose(1, 2) for Z in (Q, K, V))  # (B, M, E) -> (B, H, M, E/H)
+    mask = None if valid is None else valid[:, None, None]  # (B, L) -> (B, 1, 1, L)
+    Z = F.scaled_dot_product_attention(Q, K, V, attn_mask=mask, is_causal=causal)
+    return Z.transpose(1, 2).flatten(2)  # (B, H, M, E/H) -> (B, M, E)
+
+
+class SelfAttention(nn.Module):
+    """Multihead(Z, Z, Z) with bias-free maps. The map of the joined heads is left to the user of this layer."""
+
+    def __init__(self, width: int, heads: int, *, causal: bool = False) -> None:
+        super().__init__()
+        self.heads, self.causal = heads, causal
+        self.query_key_value = dense(width, width, maps=3, bias=False)
+
+    def forward(self, Z: Tensor, valid: Mask = None) -> Tensor:
+        Q, K, V = self.query_key_value(Z).chunk(3, dim=-1)  # (B, M, 3E) -> 3 x (B, M, E)
+        return attention(Q, K, V, self.heads, valid=valid, causal=self.causal)
+
+
+class CrossAttention(nn.Module):
+    """Multihead(Z, C, C) with bias-free maps; Z and C may differ in width."""
+
+    def __init__(self, width: int, context_width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query = dense(width, width, bias=False)
+        self.key_value = dense(context_width, width, maps=2, bias=False)
+
+    def forward(self, Z: Tensor, C: Tensor, valid: Mask = None) -> Tensor:
+        K, V = self.key_value(C).chunk(2, dim=-1)  # (B, L, 2E) -> 2 x (B, L, E)
+        return attention(self.query(Z), K, V, self.heads, valid=valid)
+
+
+class SetAttentionBlock(nn.Module):
+    """SAB(Z) = LayerNorm(Z + Dropout(rFF(Multihead(Z, Z, Z)))), rFF a dense ReLU layer (paper, Model Architecture).
+
+    The paper's code drops attention weights too; its text does not, and a step takes half the time without.
+    """
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.attention = SelfAttention(width, heads)
+        self.feed_forward = dense(width, width)
+        self.dropout = nn.Dropout(dropout)
+        self.norm = layer_norm(width)
+
+    def forward(self, Z: Tensor, valid: Mask = None) -> Tensor:
+        return self.norm(Z + self.dropout(F.relu(self.feed_forward(self.attention(Z, valid)))))
+
+
+class PaperEncoder(nn.Module):
+    """DIM_ENC(SEQ_ENC(X, y)) of the paper: invariant to the order of points, equivariant to the order of dimensions."""
+
+    def __init__(self, width: int, heads: int, blocks: int, dropout: float) -> None:
+        super().__init__()
+        self.embed = dense(2, width, bias=False)
+        self.point_blocks = nn.ModuleList(SetAttentionBlock(width, heads, dropout) for _ in range(blocks))
+        self.dimension_blocks = nn.ModuleList(SetAttentionBlock(width, heads, dropout) for _ in range(blocks))
+        self.out = nn.Sequential(dense(width, width), nn.ReLU(), dense(width, width), nn.ReLU())
+
+    def forward(self, X: Tensor, y: Tensor, n_mask: Mask = None, d_mask: Mask = None) -> Tensor:
+        """X (B, N, D), y (B, N) -> encodings (B, D, E); those of padded dimensions mean nothing."""
+        G = self.encode_points(X, y, n_mask, d_mask)
+        for block in self.dimension_blocks:
+            G = block(G, d_mask)
+        return self.out(G)
+
+    def encode_points(self, X: Tensor, y: Tensor, n_mask: Mask, d_mask: Mask) -> Tensor:
+        """SEQ_ENC = MP(SAB x 6(rFF(x_d, y))), each dimension by itself -> (B, D, E). Padded dimensions cost nothing."""
+        B, N, D = X.shape
+        pairs = torch.stack([X.transpose(1, 2), y[:, None].expand(B, D, N)], dim=-1)  # (B, D, N, 2)
+        real = X.new_ones(B, D, dtype=torch.bool) if d_mask is None else d_mask  # R of its B·D are True
+        valid = None
+        if n_mask is not None:
+            pairs = pairs.masked_fill(~n_mask[:, None, :, None], 0)
+            valid = n_mask[:, None].expand(B, D, N)[real]  # (B, N) -> (B, D, N) -> (R, N)
+        Z = self.embed(pairs[real])  # (B, D, N, 2) -> (R, N, 2) -> (R, N, E)
+        for block in self.point_blocks:
+            Z = block(Z, valid)
+        G = Z.new_zeros(B, D, Z.shape[-1])
+        G[real] = masked_mean(Z, valid)  # (R, E) -> (B, D, E)
+        return G
+
+
+class Block(nn.Module):
+    """A pre-norm transformer block over a set: attention, then a feed-forward part, each added to its input."""
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.norm_attention, self.norm_dense = layer_norm(width), layer_norm(width)
+        self.attention = SelfAttention(width, heads)
+        self.join = dense(width, width)
+        self.dense = nn.Sequential(dense(width, 2 * width), nn.GELU(), dense(2 * width, width))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, Z: Tensor, valid: Mask = None) -> Tensor:
+        Z = Z + self.dropout(self.join(self.attention(self.norm_attention(Z), valid)))
+        return Z + self.dropout(self.dense(self.norm_dense(Z)))
+
+
+class Normaliser(nn.Module):
+    """Statistics with fixed means and deviations, measured once on the prior; batch norm would mix sizes of tables."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(size))
+        self.register_buffer("scale", torch.ones(size))
+
+    def measure(self, values: Tensor) -> None:
+        values = values.reshape(-1, values.shape[-1])
+        self.mean.copy_(values.mean(0))
+        self.scale.copy_(values.std(0).clamp_min(1e-3))
+
+    def forward(self, values: Tensor) -> Tensor:
+        return ((values - self.mean) / self.scale).clamp(-6, 6)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the stem makes of a batch of tables."""
+
+    encodings: Tensor  # (B, D, E)
+    roughness: Tensor  # (B, D) log of each column's inverse lengthscale
+    noise: Tensor  # (B,) log of the share of noise in the variance
+    strangeness: Tensor  # (B,) mean square of the normalised statistics: about one for draws from the prior
+
+
+class StemEncoder(nn.Module):
+    """Statistics of the table instead of attention over points, and a second look with a metric it has guessed.
+
+    1. `features.describe` -> blocks over columns (one extra token stands for the whole table).
+    2. From these, a guess of each column's roughness and of the noise; `features.probe` tries a few Gaussian processes
+       with that metric.
+    3. What the probes say is added to the tokens -> blocks over columns -> encodings.
+    The guesses are trained by a loss of their own (`guess`), for no gradient goes through the probes.
+    """
+
+    def __init__(self, width: int, heads: int, blocks: int, probe_blocks: int, dropout: float) -> None:
+        super().__init__()
+        sizes = _statistics_sizes()
+        self.normalise = nn.ModuleList(Normaliser(size) for size in sizes)
+        self.embed = nn.ModuleList(
+            nn.Sequential(dense(size, 2 * width), nn.GELU(), dense(2 * width, width)) for size in sizes
+        )
+        self.blocks = nn.ModuleList(Block(width, heads, dropout) for _ in range(blocks))
+        self.probe_blocks = nn.ModuleList(Block(width, heads, dropout) for _ in range(probe_blocks))
+        self.roughness, self.noise = dense(width, 1), dense(width, 1)
+        self.out = layer_norm(width)
+
+    def forward(self, X: Tensor, y: Tensor, n_mask: Mask = None, d_mask: Mask = None) -> Tensor:
+        """X (B, N, D), y (B, N) -> encodings (B, D, E); those of padded dimensions mean nothing."""
+        return self.read(X, y, n_mask, d_mask).encodings
+
+    def read(self, X: Tensor, y: Tensor, n_mask: Mask = None, d_mask: Mask = None) -> Reading:
+        with torch.no_grad():
+            table = prepare(X, y, n_mask, d_mask)
+            column, whole = (
+                normalise(part) for normalise, part in zip(self.normalise[:2], describe(table), strict=True)
+            )
+            strangeness = 0.5 * (masked_mean(column, d_mask).square().mean(-1) + whole.square().mean(-1))
+        valid = None if d_mask is None else F.pad(d_mask, (1, 0), value=True)
+        Z = self._tokens(0, column, whole)  # (B, 1 + D, E)
+        for block in self.blocks:
+            Z = block(Z, valid)
+        roughness, noise = self.guess(Z)
+        # In single precision an answer could depend on the number of threads; training does not mind.
+        seen = table if self.training else table.double()
+        evidence = (part.to(X) for part in probe(seen, *(g.detach().exp().to(seen.X) for g in (roughness, noise))))
+        Z = Z + self._tokens(2, *(normalise(p) for normalise, p in zip(self.normalise[2:], evidence, strict=True)))
+        for block in self.probe_blocks:
+            Z = block(Z, valid)
+        return Reading(self.out(Z[:, 1:]), roughness, noise, strangeness)
+
+    def _tokens(self, first: int, column: Tensor, whole: Tensor) -> Tensor:
+        columns = self.embed[first](column)
+        table = self.embed[first + 1](whole).unsqueeze(1)
+        return torch.cat([table, columns + table], 1)
+
+    def guess(self, Z: Tensor) -> tuple[Tensor, Tensor]:
+        return (
+            self.roughness(Z[:, 1:]).squeeze(-1).clamp(-4, 4),
+            self.noise(Z[:, 0]).squeeze(-1).sub(2).clamp(-9, 1),
+        )
+
+    def measure(self, tables: list[PaddedTables]) -> None:
+        """Set the normalisers from tables of the prior."""
+        with torch.no_grad():
+            seen: list[list[Tensor]] = [[] for _ in self.normalise]
+            for t in tables:
+                B, _, D = t.X.shape
+                parts = (*describe(t), *probe(t, t.X.new_ones(B, D), t.X.new_full((B,), 0.05)))
+                for values, part in zip(seen, parts, strict=True):
+                    values.append(part.reshape(-1, part.shape[-1]))
+            for normaliser, values in zip(self.normalise, seen, strict=True):
+                normaliser.measure(torch.cat(values))  # type: ignore[operator]
+
+
+def _statistics_sizes() -> tuple[int, ...]:
+    """How many numbers `describe` and `probe` give for a column and for a table."""
+    t = prepare(torch.zeros(1, 2, 1), torch.zeros(1, 2))
+    return tuple(part.shape[-1] for part in (*describe(t), *probe(t, torch.ones(1, 1), torch.ones(1))))
+
+
+class ClassifierHead(nn.Module):
+    """Encodings (B, D, E), of any encoder -> log-probabilities of the words (B, V). Two ways to pool over dimensions:
+
+    "probabilities": dense and softmax in each dimension, then the plain average of the D distributions. The paper says
+    "dense and softmax"; this is what its code does (log-softmax, then log-sum-exp over dimensions), and so its numbers.
+    "encodings": mean and maximum of the encodings, then a small network and one softmax.
+    """
+
+    def __init__(self, width: int, words: int, pool: Literal["probabilities", "encodings"] = "probabilities") -> None:
+        super().__init__()
+        if pool not in ("probabilities", "encodings"):
+            raise InvalidInputError(f"pool must be 'probabilities' or 'encodings', not {pool!r}")
+        self.pool = pool
+        self.logits: nn.Module
+        if pool == "probabilities":
+            self.logits = dense(width, words)
+        else:
+            self.logits = nn.Sequential(dense(2 * width, width), nn.ReLU(), dense(width, words))
+
+    def forward(self, encodings: Tensor, d_mask: Mask = None) -> Tensor:
+        if self.pool == "encodings":
+            pooled = torch.cat([masked_mean(encodings, d_mask), masked_max(encodings, d_mask)], dim=-1)  # (B, 2E)
+            return self.logits(pooled).log_softmax(-1)
+        log_p = self.logits(encodings).log_softmax(-1)  # (B, D, V)
+        real = log_p.new_ones(log_p.shape[:2], dtype=torch.bool) if d_mask is None else d_mask
+        return log_p.masked_fill(~real[..., None], -torch.inf).logsumexp(1) - real.sum(1, keepdim=True).to(log_p).log()
+
+
+class DecoderBlock(nn.Module):
+    """Vaswani et al. 2017, fig. 1, right: look-ahead-masked attention, attention to the encodings, feed-forward."""
+
+    def __init__(self, width: int, encoding_width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.prompt_attention = SelfAttention(width, heads, causal=True)
+        self.prompt_out = dense(width, width)
+        self.prompt_norm = layer_norm(width)
+        self.encoding_attention = CrossAttention(width, encoding_width, heads)
+        self.encoding_out = dense(width, width)
+        self.encoding_norm = layer_norm(width)
+        self.feed_forward = nn.Sequential(dense(width, 4 * width), nn.ReLU(), dense(4 * width, width))
+        self.feed_forward_norm = layer_norm(width)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, Z: Tensor, encodings: Tensor, d_mask: Mask = None) -> Tensor:
+        """Z (B, T, width), encodings (B, D, E) -> (B, T, width)."""
+        Z = self.prompt_norm(Z + self.dropout(self.prompt_out(self.prompt_attention(Z))))
+        Z = self.encoding_norm(Z + self.dropout(self.encoding_out(self.encoding_attention(Z, encodings, d_mask))))
+        return self.feed_forward_norm(Z + self.dropout(self.feed_forward(Z)))
+
+
+class Decoder(nn.Module):
+    """Logits of the next token at every position of a prompt, from one encoding per dimension, without positions.
+
+    The paper's code averages the encodings before it attends to them; the paper, and this decoder, attend to them all.
+
+    The order of the prompt does matter, though the paper says that only the set of earlier words does. The next word is
+    read off at the last word of the prompt, so which one is last matters at any depth; and from the second block on the
+    look-ahead mask has let each earlier word see only those before it, so their order matters too. The words before the
+    last are a set only if there is a single block. (Captions are ordered anyway: by decreasing variance.)
+    """
+
+    def __init__(self, words: int, encoding_width: int, *, width: int, heads: int, blocks: int, dropout: float) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(words + 3, width, padding_idx=words + 2)  # words, STOP, START, PAD
+        self.dropout = nn.Dropout(dropout)
+        self.blocks = nn.ModuleList(DecoderBlock(width, encoding_width, heads, dropout) for _ in range(blocks))
+        self.logits = dense(width, words + 1)  # words, STOP
+
+    def forward(self, encodings: Tensor, d_mask: Mask, prompt: Tensor) -> Tensor:
+        """Encodings (B, D, E), prompt (B, T) int64 -> (B, T, V + 1). Logits at t see the prompt up to and including t.
+
+        So all steps of a known caption are one pass, and PAD, allowed at the end only, is never seen by the rest.
+        """
+        Z = self.dropout(self.embed(prompt))  # (B, T) -> (B, T, width)
+        for block in self.blocks:
+            Z = block(Z, encodings, d_mask)
+        return self.logits(Z)
+
+
+class Captioner(nn.Module):
+    """An encoder, (X, y, n_mask, d_mask) -> encodings (B, D, E), run once a data set, and two heads that read it."""
+
+    def __init__(self, encoder: nn.Module, classifier: ClassifierHead, decoder: Decoder) -> None:
+        super().__init__()
+        self.encoder, self.classifier, self.decoder = encoder, classifier, decoder
+
+    def encode(self, X: Tensor, y: Tensor, n_mask: Mask = None, d_mask: Mask = None) -> Tensor:
+        """X (B, N, D), y (B, N) -> encodings (B, D, E)."""
+        return self.encoder(X, y, n_mask, d_mask)
+
+    def classify(self, encodings: Tensor, d_mask: Mask = None) -> Tensor:
+        """Encodings (B, D, E) -> log-probabilities of the single words (B, V)."""
+        return self.classifier(encodings, d_mask)
+
+    def decode(self, encodings: Tensor, d_mask: Mask, prompt: Tensor) -> Tensor:
+        """Encodings (B, D, E), prompt (B, T) -> logits of words and STOP (B, T, V + 1)."""
+        return self.decoder(encodings, d_mask, prompt)
+
+    def forward(
+        self, X: Tensor, y: Tensor, prompt: Tensor, n_mask: Mask = None, d_mask: Mask = None
+    ) -> tuple[Tensor, Tensor]:
+        """Both heads from one encoding, for training: log-probabilities (B, V) and logits (B, T, V + 1)."""
+        encodings = self.encode(X, y, n_mask, d_mask)
+        return self.classify(encodings, d_mask), self.decode(encodings, d_mask, prompt)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionerConfig:
+    """What every captioner has: the vocabulary and the decoder. An encoder's config adds its own fields."""
+
+    words: int = 34
+    max_words: int = 3
+    dropout: float = 0.1
+    decoder_width: int = 256
+    decoder_heads: int = 8
+    decoder_blocks: int = 6
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.type is int and (type(value) is not int or value < 1):
+                raise InvalidInputError(f"{field.name} must be an integer of at least 1, not {value!r}")
+        if type(self.dropout) not in (int, float) or not 0 <= self.dropout < 1:
+            raise InvalidInputError(f"dropout must be a number in [0, 1), not {self.dropout!r}")
+        self._check_heads("decoder_width", "decoder_heads")
+
+    def _check_heads(self, width: str, heads: str) -> None:
+        if getattr(self, width) % getattr(self, heads):
+            raise InvalidInputError(
+                f"{width} must be a multiple of {heads}, not {getattr(self, width)} with {getattr(self, heads)} heads"
+            )
+
+    @property
+    def stop(self) -> int:
+        return self.words
+
+    @property
+    def start(self) -> int:
+        return self.words + 1
+
+    @property
+    def pad(self) -> int:
+        return self.words + 2
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        known = [field.name for field in fields(cls)]
+        if unknown := sorted(set(values) - set(known)):
+            raise InvalidInputError(
+                f"{cls.__name__} has no field {', '.join(unknown)}; its fields are {', '.join(known)}"
+            )
+        return cls(**values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperConfig(CaptionerConfig):
+    """The paper's network. Its code has width 128 for the classifier, and for the decoder 256 with 8 heads, of which
+    weights take 14 MB; ours has the classifier's width."""
+
+    decoder_width: int = 128
+    width: int = 128
+    heads: int = 4
+    blocks: int = 6  # over points, and as many over dimensions
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check_heads("width", "heads")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StemConfig(CaptionerConfig):
+    """Our network."""
+
+    dropout: float = 0.0
+    decoder_width: int = 128
+    decoder_heads: int = 4
+    decoder_blocks: int = 3
+    width: int = 128
+    heads: int = 4
+    blocks: int = 3
+    probe_blocks: int = 3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check_heads("width", "heads")
+
+
+CONFIGS: dict[str, type[CaptionerConfig]] = {"paper": PaperConfig, "stem": StemConfig}
+
+
+def build(config: CaptionerConfig) -> Captioner:
+    """The network of a config, with fresh weights from torch's global generator."""
+    encoder: nn.Module
+    match config:
+        case PaperConfig():
+            encoder = PaperEncoder(config.width, config.heads, config.blocks, config.dropout)
+            classifier = ClassifierHead(config.width, config.words)
+        case StemConfig():
+            encoder = StemEncoder(config.width, config.heads, config.blocks, config.probe_blocks, config.dropout)
+            classifier = ClassifierHead(config.width, config.words, pool="encodings")
+        case _:
+            raise InvalidInputError(f"no network is known for a {type(config).__name__}; try PaperConfig()")
+    decoder = Decoder(
+        config.words,
+        config.width,
+        width=config.decoder_width,
+        heads=config.decoder_heads,
+        blocks=config.decoder_blocks,
+        dropout=config.dropout,
+    )
+    return Captioner(encoder, classifier, decoder)
+
+
+def teacher_forcing(captions: Tensor, config: CaptionerConfig) -> tuple[Tensor, Tensor]:
+    """Captions (B, T) of word ids, PAD at the end -> (prompt, target), both (B, min(T + 1, max_words)).
+
+    For one word of at most three: prompt START w1 PAD, target w1 STOP PAD. Every target ends with STOP, except that of
+    a caption of max_words words: decoding ends there anyway, and no STOP is paid for (the paper's code).
+    """
+    if captions.shape[1] > config.max_words:
+        raise InvalidInputError(f"captions have at most {config.max_words} words, not {captions.shape[1]}")
+    lengths = (captions != config.pad).sum(1, keepdim=True)
+    prompt = F.pad(captions, (1, 0), value=config.start)
+    target = F.pad(captions, (0, 1), value=config.pad).scatter(1, lengths, config.stop)
+    return prompt[:, : config.max_words], target[:, : config.max_words]
+
+
+def caption_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """Mean of -log p over the target tokens that are not PAD: logits (B, T, V + 1), targets (B, T) -> ()."""
+    pad = logits.shape[-1] + 1  # V + 2
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=pad)

@@ -1,0 +1,102 @@
+"""The desk that takes questions about tables, in either form, and answers them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import anyio
+from fastapi import Request
+from pydantic import BaseModel, ValidationError
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+
+from kitt.errors import InvalidInputError
+from kitt.network.checkpoint import bundled
+from kitt.serve import schemas
+from kitt.serve.jobs import Queue
+from kitt.serve.settings import Settings
+from kitt.serve.tables import Table
+from kitt.serve.worker import summarised
+from kitt.suggest import Options, suggest_dataset
+from kitt.table.dataset import Dataset
+
+Q = TypeVar("Q", bound=schemas.Question)
+V = TypeVar("V", bound=BaseModel)
+
+
+class Desk:
+    """Takes questions about tables, a few at a time, and answers them in threads."""
+
+    def __init__(self, settings: Settings, queue: Queue) -> None:
+        self.settings, self.queue = settings, queue
+        self._limit = anyio.CapacityLimiter(2)
+
+    async def read(self, request: Request, kind: type[Q]) -> tuple[Table, Q]:
+        """The table and the question of a request, whichever form it has."""
+        form = request.headers.get("content-type", "").split(";")[0].strip().lower()
+        if form == "multipart/form-data":
+            return await self._read_form(request, kind)
+        if form != "application/json":
+            raise HTTPException(415, f"expected multipart/form-data or application/json; got '{form[:80]}'")
+        body = await request.body()
+        return await self._in_thread(partial(self._read_json, body, kind))
+
+    async def _read_form(self, request: Request, kind: type[Q]) -> tuple[Table, Q]:
+        async with request.form(max_files=1, max_fields=self.settings.max_columns + 20) as form:
+            file = form.get("file")
+            if not isinstance(file, UploadFile):
+                raise InvalidInputError("expected a file in the field 'file'; got none: curl -F file=@data.csv")
+            fields: dict[str, Any] = {name: value for name, value in form.items() if name not in ("file", "exclude")}
+            question = _validated(kind, fields | {"exclude": [str(name) for name in form.getlist("exclude")]})
+            content, name = await file.read(), question.name or file.filename
+        return await self._in_thread(partial(Table.of_file, content, name, self.settings)), question
+
+    def _read_json(self, body: bytes, kind: type[Q]) -> tuple[Table, Q]:
+        try:
+            fields = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise InvalidInputError(f"expected JSON; got something else: {error}") from error
+        if not isinstance(fields, dict):
+            raise InvalidInputError("expected a JSON object with 'columns'; got something else")
+        columns = _validated(schemas.Columns, {"columns": fields.pop("columns", None)}).columns
+        question = _validated(kind, fields)
+        return Table.of_columns(columns, question.name, self.settings), question
+
+    async def suggest(self, table: Table, question: schemas.Question) -> tuple[Dataset, Options, dict[str, Any]]:
+        return await self._in_thread(partial(self._suggest, table, question))
+
+    def _suggest(self, table: Table, question: schemas.Question) -> tuple[Dataset, Options, dict[str, Any]]:
+        if question.model not in (None, self.settings.model, *(facts.name for facts in bundled())):
+            raise InvalidInputError(f"no network is called '{question.model}': see /api/models")
+        options: dict[str, Any] = {"k": question.k, "model": question.model or self.settings.model}
+        if isinstance(question, schemas.FitQuestion):
+            deadline = min(question.deadline or self.settings.deadline, self.settings.max_deadline)
+            options |= {"deadline": deadline, "sums": question.sums, "plain": question.plain}
+            options["random_state"] = question.seed
+        chosen = Options.of(**options)
+        dataset = table.dataset(question.target, question.drop_missing, question.exclude)
+        if dataset.d > self.settings.max_columns:
+            raise InvalidInputError(f"the levels of its texts make {dataset.d} columns: exclude some")
+        return dataset, chosen, summarised(suggest_dataset(dataset, chosen, fit=False))
+
+    async def describe(self, table: Table) -> dict[str, Any]:
+        return await self._in_thread(table.describe)
+
+    async def _in_thread(self, work: Callable[[], Any]) -> Any:
+        return await anyio.to_thread.run_sync(work, limiter=self._limit)
+
+
+def _validated(kind: type[V], fields: dict[str, Any]) -> V:
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        raise InvalidInputError(told(error.errors())) from None
+
+
+def told(errors: Any) -> str:
+    """What pydantic found, in one line."""
+    parts = [f"{'.'.join(map(str, e['loc'])) or 'the body'}: {e['msg'][:1].lower()}{e['msg'][1:]}" for e in errors]
+    return "; ".join(parts[:5])[:1000]

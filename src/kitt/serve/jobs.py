@@ -1,0 +1,234 @@
+"""The queue of fits: each runs in a process that is ended when its job is cancelled, abandoned, or the server stops."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import secrets
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+from kitt.errors import InvalidInputError
+from kitt.serve import worker
+from kitt.serve.settings import Settings
+from kitt.suggest import Options
+from kitt.table.dataset import Dataset
+
+State = Literal["queued", "running", "done", "failed", "cancelled"]
+_HEARTBEAT = 5.0  # seconds between two words to a listener, at most
+_SWEEP = 0.5  # seconds between two looks for abandoned and expired jobs
+_PRELOADED = ["kitt.suggest", "kitt.explain", "kitt.export", "kitt.report.html", "sklearn.linear_model"]
+
+
+class QueueFullError(InvalidInputError):
+    """More fits wait than the server holds."""
+
+
+@dataclass(eq=False)
+class Job:
+    task: worker.Task
+    captions: dict[str, Any]  # what the network said, before anything is fitted
+    id: str = field(default_factory=lambda: secrets.token_urlsafe(12))
+    state: State = "queued"
+    what: str = "waiting"
+    share: float = 0.0
+    error: tuple[str, str] | None = None  # kind and message
+    results: worker.Results | None = None
+    began: float | None = None
+    ended: float | None = None
+    seen: float = field(default_factory=time.monotonic)  # when somebody last asked
+    listeners: int = 0
+    process: Any = None
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in ("done", "failed", "cancelled")
+
+    @property
+    def seconds(self) -> float:
+        """Since the fit began, until it ended."""
+        return 0.0 if self.began is None else (self.ended or time.monotonic()) - self.began
+
+    def tell(self) -> None:
+        """Wake all listeners."""
+        before, self.changed = self.changed, asyncio.Event()
+        before.set()
+
+    def take(self, kind: str, value: Any) -> None:
+        """A message from the worker."""
+        if self.is_over:
+            return
+        if kind == "progress":
+            self.what, self.share = value
+            self.tell()
+        elif kind == "done":
+            self.results, self.share = value, 1.0
+            self.end("done", "done")
+        else:
+            self.error = value
+            self.end("failed", "failed")
+
+    def end(self, state: State, what: str) -> None:
+        if self.is_over:
+            return
+        self.state, self.what, self.ended = state, what, time.monotonic()
+        if self.process is not None and self.process.pid:
+            self.process.kill()  # at once: it has nothing to save
+        self.tell()
+
+
+class Queue:
+    """Jobs by id. All methods run in the event loop; only starting and listening to processes wait in threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._jobs: dict[str, Job] = {}
+        self._running: set[asyncio.Task[None]] = set()
+        # A server of forks has torch imported already, and unlike this process has no threads that a fork would lose.
+        methods = multiprocessing.get_all_start_methods()
+        self._context: Any = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
+
+    # --- life
+
+    async def open(self) -> None:
+        if self._context.get_start_method() == "forkserver":
+            from multiprocessing import forkserver
+
+            self._context.set_forkserver_preload(_PRELOADED)
+            forkserver.ensure_running()
+        self._sweeper = asyncio.create_task(self._sweep())
+
+    async def close(self) -> None:
+        self._sweeper.cancel()
+        for job in list(self._jobs.values()):
+            job.end("cancelled", "the server stopped")
+        if self._running:
+            await asyncio.wait(self._running, timeout=1)
+        self._jobs.clear()
+
+    # --- what clients do
+
+    def submit(self, name: str, dataset: Dataset, options: Options, captions: dict[str, Any]) -> Job:
+        if len(self._waiting) >= self.settings.max_queue:
+            raise QueueFullError(f"{self.settings.max_queue} fits are waiting already: try again in a minute")
+        threads = max(1, (os.cpu_count() or 1) // self.settings.jobs)
+        job = Job(worker.Task(name, dataset, options, threads), captions)
+        self._jobs[job.id] = job
+        self._start_next()
+        return job
+
+    def get(self, key: str) -> Job | None:
+        job = self._jobs.get(key)
+        if job is not None:
+            job.seen = time.monotonic()
+        return job
+
+    def place(self, job: Job) -> int | None:
+        """How many fits come before this one that waits, itself included."""
+        return self._waiting.index(job) + 1 if job.state == "queued" else None
+
+    def forget(self, job: Job, why: str = "cancelled") -> None:
+        self._jobs.pop(job.id, None)
+        job.end("cancelled", why)
+        self._start_next()
+
+    async def watch(self, job: Job) -> AsyncIterator[Job]:
+        """The job, again and again until it is over: when something changed, and now and then."""
+        job.listeners += 1
+        try:
+            while True:
+                changed = job.changed
+                yield job
+                if job.is_over:
+                    return
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(changed.wait(), _HEARTBEAT)
+        finally:
+            job.listeners -= 1
+            job.seen = time.monotonic()
+
+    # --- what happens by itself
+
+    @property
+    def _waiting(self) -> list[Job]:
+        return [job for job in self._jobs.values() if job.state == "queued"]
+
+    def _start_next(self) -> None:
+        waiting = self._waiting
+        while waiting and len(self._running) < self.settings.jobs:
+            job = waiting.pop(0)
+            job.state, job.what, job.began = "running", "starting", time.monotonic()
+            task = asyncio.create_task(self._run(job))
+            self._running.add(task)
+            task.add_done_callback(self._finished)
+            job.tell()
+        for job in waiting:  # their places have changed
+            job.tell()
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        self._start_next()
+
+    async def _run(self, job: Job) -> None:
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=worker.run, args=(theirs,), daemon=True)
+        try:
+            await _threaded(process.start)
+            job.process = process
+            theirs.close()  # so that the end of the process is the end of the pipe
+            await _threaded(partial(ours.send, job.task))
+            while not job.is_over:
+                job.take(*await _threaded(ours.recv))
+        except (EOFError, OSError):
+            job.error = ("WorkerDied", "the fit was stopped from outside; perhaps memory ran out: send fewer rows")
+            job.end("failed", "failed")
+        finally:
+            if process.pid:
+                process.kill()
+                await _threaded(process.join)
+            ours.close()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP)
+            now, settings = time.monotonic(), self.settings
+            over = [job for job in self._jobs.values() if job.is_over]
+            for job in list(self._jobs.values()):
+                if not job.is_over and not job.listeners and now - job.seen > settings.abandon_after:
+                    self.forget(job, "nobody asked for it any more")
+                elif job.ended is not None and now - job.ended > settings.expire_after:
+                    self.forget(job, "expired")
+            for job in over[: -settings.max_kept]:
+                self.forget(job, "expired")
+
+
+async def _threaded(call: Callable[[], Any]) -> Any:
+    """The result of a call that blocks. Unlike one of an executor, its thread does not hold up the end of the server."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if future.cancelled():
+            return
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+    def work() -> None:
+        try:
+            result, failure = call(), None
+        except Exception as error:
+            result, failure = None, error
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(settle, result, failure)
+
+    threading.Thread(target=work, name="kitt-job", daemon=True).start()
+    return await future

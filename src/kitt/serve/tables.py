@@ -1,0 +1,185 @@
+"""Tables as clients send them: read under limits, described, turned into data sets; and the examples."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kitt.errors import InvalidInputError, MissingExtraError
+from kitt.serve.settings import Settings
+from kitt.table.dataset import Dataset
+from kitt.table.reading import SEPARATORS, Notes, read_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_PREVIEW = 5  # rows
+_GROWTH = 10  # times the upload: the most that a compressed file may hold
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A raw table with what it is called; the name is for people, never for a file."""
+
+    name: str
+    frame: pd.DataFrame
+    notes: Notes = ()
+
+    @classmethod
+    def of_file(cls, content: bytes, name: str | None, settings: Settings) -> Table:
+        content = _unpacked(content, settings)
+        _check_before_reading(content, settings)
+        frame, notes = read_table(_Named(content))
+        return cls(_shown(name), _checked(frame, settings), notes)
+
+    @classmethod
+    def of_columns(cls, columns: Mapping[str, Sequence[Any]], name: str | None, settings: Settings) -> Table:
+        import pandas as pd
+
+        lengths = {len(values) for values in columns.values()}
+        if len(lengths) != 1:
+            raise InvalidInputError(f"expected columns of one length; got {sorted(lengths) or 'none'}: one value a row")
+        _check_size(lengths.pop(), len(columns), settings)
+        return cls(_shown(name), pd.DataFrame({key: list(values) for key, values in columns.items()}))
+
+    def dataset(self, target: str | None, drop_missing: bool, exclude: Sequence[str]) -> Dataset:
+        made = Dataset.from_frame(self.frame, target, drop_missing, exclude)
+        return replace(made, notes=self.notes + made.notes)
+
+    def describe(self) -> dict[str, Any]:
+        """Names and kinds of columns, missing cells, and the first rows: what is needed to choose a target."""
+        from pandas.api.types import is_numeric_dtype
+
+        width = self.frame.shape[1]
+        nameless = list(self.frame.columns) == list(range(width))
+        names = [*(f"x{i}" for i in range(1, width)), "y"] if nameless else map(str, self.frame.columns)
+        columns = [
+            {"name": name, "is_number": bool(is_numeric_dtype(series.dtype)), "missing": int(series.isna().sum())}
+            for name, (_, series) in zip(names, self.frame.items(), strict=True)
+        ]
+        first = self.frame.head(_PREVIEW).astype(object).where(self.frame.head(_PREVIEW).notna(), "")
+        return {
+            "name": self.name,
+            "rows": len(self.frame),
+            "incomplete_rows": int(self.frame.isna().any(axis=1).sum()),
+            "columns": columns,
+            "preview": [[str(cell)[:40] for cell in row] for row in first.to_numpy().tolist()],
+            "notes": list(self.notes),
+        }
+
+
+class _Named(io.BytesIO):
+    name = "this file"
+
+
+def _shown(name: str | None) -> str:
+    """The last part of a name, printable and short."""
+    last = re.split(r"[\\/]", name or "")[-1]
+    return "".join(c for c in last if c.isprintable())[:80].strip() or "table"
+
+
+def _unpacked(content: bytes, settings: Settings) -> bytes:
+    if not content.startswith(b"\x1f\x8b"):
+        return content
+    limit = _GROWTH * settings.max_bytes
+    try:
+        with gzip.open(io.BytesIO(content)) as file:
+            unpacked = file.read(limit + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InvalidInputError(f"expected a whole gzip file; got a damaged one ({error}): save it again") from error
+    if len(unpacked) > limit:
+        raise InvalidInputError(f"expected at most {limit / 1e6:g} MB in the gzip file; got more: send fewer rows")
+    return unpacked
+
+
+def _check_before_reading(content: bytes, settings: Settings) -> None:
+    """Refuse what would take long only to be read; the exact count comes after."""
+    if content.startswith(b"PAR1"):
+        _check_parquet(content, settings)
+        return
+    lines = content.count(b"\n")
+    if lines > 2 * settings.max_rows + 1000:
+        _check_size(lines, 1, settings)
+    first = content.lstrip()[: 1000 * settings.max_columns].split(b"\n", 1)[0].decode("latin-1")
+    fields = max(len(re.findall(re.escape(s) if len(s) == 1 else s, first)) for s in SEPARATORS)
+    if fields > 10 * settings.max_columns or len(first) >= 1000 * settings.max_columns:
+        _check_size(1, max(fields, settings.max_columns + 1), settings)
+
+
+def _check_parquet(content: bytes, settings: Settings) -> None:
+    try:
+        from pyarrow import ArrowException  # type: ignore[import-untyped]
+        from pyarrow.parquet import read_metadata  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise MissingExtraError("pyarrow", "parquet", "reading Parquet") from error
+    try:
+        facts = read_metadata(io.BytesIO(content))
+    except (OSError, ArrowException) as error:
+        raise InvalidInputError(f"expected a whole Parquet file; got a damaged one ({error}): save it again") from error
+    _check_size(facts.num_rows, facts.num_columns, settings)
+    if sum(facts.row_group(i).total_byte_size for i in range(facts.num_row_groups)) > _GROWTH * settings.max_bytes:
+        raise InvalidInputError("the Parquet file holds too much: send fewer rows")
+
+
+def _checked(frame: pd.DataFrame, settings: Settings) -> pd.DataFrame:
+    _check_size(*frame.shape, settings)
+    return frame
+
+
+def _check_size(rows: int, columns: int, settings: Settings) -> None:
+    if rows > settings.max_rows:
+        raise InvalidInputError(
+            f"expected at most {settings.max_rows:,} rows; got {rows:,}: send a sample, "
+            "or start the server with a larger --max-rows"
+        )
+    if columns > settings.max_columns:
+        raise InvalidInputError(
+            f"expected at most {settings.max_columns} columns; got {columns:,}: leave some out, "
+            "or start the server with a larger --max-columns"
+        )
+
+
+# --- examples -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Example:
+    title: str
+    about: str
+    target: str
+    frame: Callable[[], pd.DataFrame]
+
+
+def _diabetes() -> pd.DataFrame:
+    from sklearn.datasets import load_diabetes
+
+    return load_diabetes(as_frame=True, scaled=False).frame.rename(columns={"target": "progress"})
+
+
+def _visitors() -> pd.DataFrame:
+    """A yearly cycle that fades into a rise, sampled every other week."""
+    import pandas as pd
+
+    rng = np.random.default_rng(7)
+    year = np.arange(0, 6, 2 / 52)
+    signal = 40 + 3.5 * year + 9 * np.sin(2 * np.pi * year) + 3 * np.cos(4 * np.pi * year)
+    return pd.DataFrame({"year": year.round(4), "visitors": (signal + rng.normal(0, 2, len(year))).round(2)})
+
+
+EXAMPLES = {
+    "visitors": Example("Visitors", "a yearly cycle on a rise: 156 rows, one input", "visitors", _visitors),
+    "diabetes": Example("Diabetes", "its progress in 442 patients: ten inputs", "progress", _diabetes),
+}
+
+
+@cache
+def example_csv(name: str) -> str:
+    return EXAMPLES[name].frame().to_csv(index=False)

@@ -1,0 +1,1 @@
+"""A file becomes numbers: reading, columns as numbers, the one standardisation."""

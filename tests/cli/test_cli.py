@@ -1,0 +1,210 @@
+"""The command line: tables for people, JSON for programs, one line for an error."""
+
+import inspect
+import io
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from kitt.cli import main as cli
+from kitt.cli import tables as commands
+from kitt.suggest import Options
+
+QUICK = ["-k", "1", "--deadline", "2"]
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    def _run(*arguments: object, stdin: str = "") -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["kitt", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        out = capsys.readouterr()
+        assert "Traceback" not in out.err
+        return end.value.code or 0, out.out, out.err
+
+    return _run
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tables")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.uniform(-2, 2, 30), "b": rng.normal(size=30), "kind": rng.choice(["x", "z"], 30)})
+    frame["y"] = np.sin(2 * frame["a"]) + 0.1 * rng.normal(size=30)
+    frame.to_csv(folder / "one.csv", index=False)
+    frame.assign(y=frame["b"] * 2 + 1e-3 * frame["y"]).to_csv(folder / "two.csv", index=False)
+    frame.drop(columns="y").head(4).to_csv(folder / "new.txt.part", index=False)
+    return folder
+
+
+@pytest.fixture
+def model(folder, run):
+    path = folder / "model.json"
+    if not path.exists():
+        assert run("fit", folder / "one.csv", "-t", "y", "-o", path, *QUICK)[0] == 0
+    return path
+
+
+def test_help_is_quick_and_teaches(run) -> None:
+    code, out, _ = run("--help")
+    assert code == 0
+    assert "kitt fit data.csv --target price -o model.json" in out
+    for command in ("suggest", "fit", "predict", "explain", "export", "demo"):
+        assert command in out
+        assert run(command, "--help")[0] == 0
+    code = "import sys, kitt.cli; print([m for m in ('torch', 'pandas', 'sklearn', 'scipy') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_version(run) -> None:
+    assert run("--version")[1].startswith("kitt ")
+
+
+def test_suggest_for_people(run, folder) -> None:
+    code, out, err = run("suggest", folder / "one.csv", "--target", "y", "-k", 2)
+    assert code == 0
+    assert "30 rows, 3 columns, target 'y'" in out
+    assert "probability" in out
+    assert "column 'kind': text with 2 levels" in err
+
+
+def test_suggest_for_programs(run, folder) -> None:
+    code, out, _ = run("suggest", folder / "one.csv", folder / "two.csv", "--json", "-k", 4, "--exclude", "kind")
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert code == 0
+    assert [line["table"] for line in lines] == [str(folder / "one.csv"), str(folder / "two.csv")]
+    assert all(len(line["captions"]) == 4 and line["columns"] == ["a", "b"] for line in lines)
+
+
+def test_a_directory_in_several_processes(run, folder) -> None:
+    code, alone, _ = run("suggest", folder, "--json")
+    again, together, _ = run("suggest", folder, "--json", "--jobs", 2)
+    assert (code, again) == (0, 0)
+
+    def said(out: str) -> list[tuple]:
+        return [(line["table"], line["captions"]) for line in map(json.loads, out.splitlines())]
+
+    assert len(said(alone)) == 2
+    assert [table for table, _ in said(together)] == [table for table, _ in said(alone)]
+    assert [[c["expression"] for c in found] for _, found in said(together)] == [
+        [c["expression"] for c in found] for _, found in said(alone)
+    ]
+
+
+def test_a_cluster(run, folder) -> None:
+    cluster = pytest.importorskip("distributed").LocalCluster(n_workers=1, processes=False, dashboard_address=None)
+    with cluster:
+        code, out, _ = run("suggest", folder, "--json", "--backend", "dask", "--scheduler", cluster.scheduler_address)
+    assert code == 0
+    assert [json.loads(line)["rows"] for line in out.splitlines()] == [30, 30]
+
+
+def test_defaults_are_those_of_the_pipeline() -> None:
+    names = {"seed": "random_state"}
+    for command in (commands.suggest, commands.fit, commands.report):
+        for name, parameter in inspect.signature(command).parameters.items():
+            name = names.get(name, name)
+            if name in Options.__dataclass_fields__:
+                assert parameter.default == getattr(Options, name), name
+
+
+def test_one_bad_table_among_good_ones(run, folder) -> None:
+    code, out, err = run("suggest", folder / "one.csv", folder / "none.csv", folder / "two.csv")
+    assert code == 2
+    assert out.count("probability") == 2
+    assert "none.csv" in err
+    code, out, _ = run("suggest", folder / "none.csv", "--json")
+    assert (code, list(json.loads(out))) == (2, ["table", "error"])
+
+
+def test_standard_input(run, folder) -> None:
+    code, out, _ = run("suggest", "-", "-t", "y", "--json", stdin=(folder / "one.csv").read_text())
+    assert code == 0
+    assert json.loads(out)["rows"] == 30
+
+
+def test_missing_values(run, folder) -> None:
+    text = (folder / "one.csv").read_text() + "1,,x,2\n"
+    code, _, err = run("suggest", "-", stdin=text)
+    assert code == 2
+    assert "missing" in err
+    code, out, _ = run("suggest", "-", "--drop-missing", "--json", stdin=text)
+    assert (code, json.loads(out)["rows"]) == (0, 30)
+
+
+def test_fit_predict_explain_export(run, folder, model, tmp_path) -> None:
+    code, _, err = run("predict", model, folder / "new.txt.part", "-o", tmp_path / "out.csv")
+    assert (code, err) == (0, "")
+    out = pd.read_csv(tmp_path / "out.csv")
+    assert list(out) == ["mean", "std", "q5", "q95"]
+    assert len(out) == 4
+    assert ((out["q5"] < out["mean"]) & (out["mean"] < out["q95"])).all()
+    code, text, _ = run("predict", model, folder / "new.txt.part", "--json", "--quantiles", "0.5", "--function")
+    assert list(json.loads(text.splitlines()[0])) == ["mean", "std", "q50"]
+    code, text, _ = run("explain", model)
+    assert "variation in y" in text
+    assert "share of variance" in text
+    assert 0 <= json.loads(run("explain", model, "--json")[1])["noise"]["share"] <= 1
+    code, text, _ = run("export", model, "--to", "sklearn", "--component", 1)
+    assert code == 0
+    compile(text, "exported", "exec")
+
+
+def test_fit_for_programs(run, folder, tmp_path) -> None:
+    code, out, _ = run(
+        "fit", folder / "two.csv", "-o", tmp_path / "m.json", "--json", "--no-rows", "--no-plain", "--no-sums", *QUICK
+    )
+    record = json.loads(out)
+    assert code == 0
+    assert len(record["kernels"]) == 1
+    assert record["explanation"]["expression"] == record["kernels"][0]["expression"]
+    code, _, err = run("predict", tmp_path / "m.json", folder / "two.csv")
+    assert code == 2
+    assert "no rows to predict from" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["suggest", "{}/one.csv", "-t", "Y1"], "did you mean 'y'?"),
+        (["suggest", "{}/one.csv", "--model", "big"], "no checkpoint 'big'"),
+        (["suggest", "{}/one.csv", "--exclude", "z"], "column to exclude"),
+        (["suggest", "{}/one.csv", "--backend", "dask"], "--scheduler"),
+        (["suggest", "{}/one.csv", "--ranking", "luck"], "expected-loss"),
+        (["fit", "{}/one.csv", "-o", "{}/no/m.json"], "there is no directory"),
+        (["fit", "{}/one.csv", "-o", "{}/m.json", "--weights", "x"], "stacking"),
+        (["predict", "{}/one.csv", "{}/one.csv"], "not a kitt-model file"),
+        (["predict", "{}/no.json", "{}/one.csv"], "cannot read"),
+        (["explain", "{}/no.json"], "cannot read"),
+        (["predict", "{}/model.json", "{}/one.csv", "--quantiles", "a"], "levels between 0 and 1"),
+        (["predict", "{}/model.json", "{}/one.csv", "--quantiles", "2"], "between 0 and 1"),
+        (["export", "{}/model.json", "--to", "matlab"], "gpytorch"),
+        (["export", "{}/model.json", "--to", "sklearn", "--component", "9"], "component"),
+    ],
+)
+def test_errors_are_one_line_and_exit_code_2(run, folder, model, arguments: list[str], message: str) -> None:
+    code, _, err = run(*(argument.format(folder) for argument in arguments))
+    assert code == 2
+    assert message in err
+    assert err.splitlines()[-1].startswith("error: ")
+
+
+def test_an_empty_directory(run, tmp_path) -> None:
+    code, _, err = run("suggest", tmp_path)
+    assert code == 2
+    assert "no table in the directory" in err
+
+
+def test_the_demo(run, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(commands, "_report", lambda suggestion, path: None)
+    code, out, _ = run("demo", "--out", tmp_path, "--deadline", 2)
+    assert code == 0
+    assert "442 rows" in out
+    assert "variation in progress" in out
+    assert (tmp_path / "demo-model.json").exists()

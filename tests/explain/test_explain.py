@@ -1,0 +1,175 @@
+"""Explanations: parts add up, truths planted in a table are found, and no more is said than is known."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import kitt
+from kitt.explain import Explanation
+from kitt.fitting.fit import FittedGP
+from kitt.formatting import number, percent
+
+QUICK = {"draws": 20, "starts": 2, "max_iterations": 60}
+
+
+def fit(text: str, X: dict, y: np.ndarray, **options) -> FittedGP:
+    dataset = kitt.Dataset.from_frame(pd.DataFrame({**X, "sales": y}), "sales")
+    return kitt.fit(text, dataset, random_state=0, **{**QUICK, **options})
+
+
+def months(n: int = 120) -> tuple[dict, np.ndarray]:
+    rng = np.random.default_rng(0)
+    t = np.linspace(0, 100, n)
+    X = {"month": t, "other": rng.normal(size=n)}
+    return X, 0.05 * t + np.sin(2 * np.pi * t / 12) + 0.1 * rng.normal(size=n) + 1000
+
+
+@pytest.fixture(scope="module")
+def seasonal() -> FittedGP:
+    return fit("Linear + Periodic", *months())
+
+
+@pytest.fixture(scope="module")
+def explanation(seasonal: FittedGP) -> Explanation:
+    return kitt.explain(seasonal)
+
+
+def test_parts_add_up(seasonal: FittedGP, explanation: Explanation) -> None:
+    X = np.column_stack(list(months()[0].values()))[explanation.rows]
+    total = sum(part.mean for part in explanation.parts) + seasonal.fitted_kernel.standardiser.y_mean
+    np.testing.assert_allclose(total, seasonal.predict(X)[0], rtol=1e-10)
+    assert sum(part.share for part in explanation.parts) + explanation.noise.share == pytest.approx(1)
+    words = [str(word) for word in seasonal.expression]
+    for part in explanation.parts:
+        mean, variance = seasonal.component(words.index(str(part.word)), X)
+        np.testing.assert_allclose(part.mean, mean, atol=1e-8)
+        np.testing.assert_allclose(part.std, np.sqrt(variance), atol=1e-5)
+
+
+def test_the_trend_is_found_with_its_error(explanation: Explanation) -> None:
+    linear = next(part for part in explanation.parts if str(part.word) == "Linear")
+    slope, error = linear.active[0].slope
+    assert linear.active[0].column == "month"
+    assert abs(slope - 0.05) < 4 * error
+    assert 1e-5 < error < 0.01
+
+
+def test_the_period_is_found(explanation: Explanation) -> None:
+    periodic = next(part for part in explanation.parts if str(part.word) == "Periodic")
+    assert periodic.active[0].column == "month"
+    assert periodic.active[0].periods[0] == pytest.approx(12, rel=0.02)
+    assert "comes back every 12 of month (about 8 times" in explanation.text
+
+
+def test_the_idle_column_is_left_out(explanation: Explanation) -> None:
+    assert [effect.column for effect in explanation.columns if effect.is_active] == ["month"]
+    assert "other" not in explanation.text
+
+
+def test_the_noise_is_in_units(explanation: Explanation) -> None:
+    assert explanation.noise.level == pytest.approx(0.1, rel=0.3)
+    assert explanation.noise.column is None
+
+
+def test_noise_that_grows() -> None:
+    rng = np.random.default_rng(0)
+    x = np.linspace(0, 10, 150)
+    noise = kitt.explain(fit("RBF + Linear*White", {"x": x}, np.sin(x) + (0.05 + 0.1 * x) * rng.normal(size=150))).noise
+    assert noise.column == "x"
+    assert noise.direction > 0.9
+    assert noise.high > 3 * noise.low
+
+
+def test_lengthscales_and_directions() -> None:
+    rng = np.random.default_rng(0)
+    X = {"up": rng.uniform(0, 100, 80), "down": rng.uniform(0, 1, 80), "bump": rng.uniform(-1, 1, 80)}
+    part = kitt.explain(fit("RBF", X, 0.05 * X["up"] - 2 * X["down"] + 4 * X["bump"] ** 2)).parts[0]
+    effects = {effect.column: effect for effect in part.effects}
+    assert effects["up"].direction > 0.9
+    assert effects["down"].direction < -0.9
+    assert abs(effects["bump"].direction) < 0.5
+    assert effects["up"].lengthscale > 10
+    assert effects["up"].span == pytest.approx(np.ptp(X["up"]))
+
+
+def test_levels_move_together() -> None:
+    rng = np.random.default_rng(0)
+    kind = rng.choice(["a", "b", "c"], 60)
+    frame = pd.DataFrame({"x": rng.normal(size=60), "kind": kind})
+    suggestion = kitt.suggest(frame, (kind == "a") * 2.0 + 0.1 * rng.normal(size=60), k=1, fit=True, fit_options=QUICK)
+    explanation = kitt.explain(suggestion)
+    assert {effect.column for effect in explanation.columns} == {"x", "kind"}
+    assert explanation.columns[0].column == "kind"
+    assert explanation.columns[0].direction is None
+
+
+def test_nothing_but_noise() -> None:
+    rng = np.random.default_rng(0)
+    X = {"x": rng.normal(size=60)}
+    white = kitt.explain(fit("White", X, rng.normal(size=60)))
+    assert white.parts == ()
+    assert white.noise.share == pytest.approx(1)
+    assert "next to nothing" in white.text
+    assert "%" in kitt.explain(fit("RBF", X, rng.normal(size=60))).text
+
+
+def test_words_that_overlap_are_not_told_apart() -> None:
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.uniform(-1, 1, 40))
+    explanation = kitt.explain(fit("RBF + Matern52", {"x": x}, np.sin(3 * x) + 0.1 * rng.normal(size=40)))
+    vague = [part for part in explanation.parts if not part.is_certain]
+    assert vague
+    assert "uncertain" in explanation.text
+
+
+def test_a_period_beyond_the_table_is_not_claimed() -> None:
+    x = np.linspace(0, 1, 40)
+    text = kitt.explain(fit("Cosine", {"x": x}, x + 0.01 * np.random.default_rng(0).normal(size=40))).text
+    assert "cannot be told whether it repeats" in text
+    assert "wave" not in text
+
+
+def test_mixtures_are_compared_with_plain_kernels() -> None:
+    X, y = months(60)
+    suggestion = kitt.suggest(pd.DataFrame(X), y, k=1, fit=True, fit_options=QUICK)
+    explanation = kitt.explain(suggestion)
+    assert explanation.weight + sum(weight for _, weight in explanation.others) == pytest.approx(1)
+    assert str(explanation.comparison.plain) in ("RBF", "Matern52")
+    assert explanation.comparison.error >= 0
+    assert f"plain {explanation.comparison.plain} kernel" in explanation.text
+    assert json.loads(json.dumps(explanation.to_dict()))["text"] == str(explanation)
+    assert kitt.explain(suggestion.mixture).expression == explanation.expression
+
+
+def test_a_sparse_model_is_explained() -> None:
+    sparse = fit("Linear + RBF", *months(), exact_rows=50, subset_rows=50, inducing=30)
+    explanation = kitt.explain(sparse)
+    X = (
+        sparse.posterior.Z.numpy()[explanation.rows] * sparse.fitted_kernel.standardiser.x_scale
+        + sparse.fitted_kernel.standardiser.x_mean
+    )
+    total = sum(part.mean for part in explanation.parts) + sparse.fitted_kernel.standardiser.y_mean
+    np.testing.assert_allclose(total, sparse.predict(X)[0], rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0"), (12.3, "12"), (-0.0123, "-0.012"), (123456.0, "120,000"), (1e-9, "1e-09"), (1e200, "1e+200")],
+)
+def test_numbers(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+@pytest.mark.parametrize(("share", "text"), [(0.001, "<1 %"), (0.456, "46 %"), (0.999, ">99 %"), (1.0, "100 %")])
+def test_percents(share: float, text: str) -> None:
+    assert percent(share) == text
+
+
+@pytest.mark.parametrize(("season", "says"), [(1.0, "comes back every"), (0.0, "cannot be told")])
+def test_a_season_is_told_beside_a_trend(season: float, says: str) -> None:
+    x = np.linspace(0, 10, 120)
+    rng = np.random.default_rng(0)
+    y = 2 * x + season * np.sin(2 * np.pi * x) + 0.1 * rng.normal(size=120)
+    assert says in kitt.explain(fit("RBF*Periodic", {"x1": x}, y)).text

@@ -1,0 +1,305 @@
+"""Fitting: what made the data is found again, the optimum is one, odd tables do no harm, large ones are sparse."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from kitt.errors import InvalidInputError
+from kitt.fitting.ascent import ascend
+from kitt.fitting.config import Budget, FitConfig
+from kitt.fitting.fit import fit, fit_all
+from kitt.fitting.objective import Objective
+from kitt.fitting.optimise import Search, mirrored
+from kitt.fitting.starts import FlatPrior
+from kitt.fitting.table import Table
+from kitt.gp.exact import Likelihood, Posterior, leave_one_out
+from kitt.gp.sparse import SparsePosterior, choose_inducing
+from kitt.language.grammar import WORDS, Expression, parse
+from kitt.language.kernels import Kernel
+from kitt.language.priors import Parameter, preset
+from kitt.table.dataset import Dataset
+
+
+def drawn(
+    text: str, n: int = 120, d: int = 2, seed: int = 0, noise: float = 0.01
+) -> tuple[Dataset, Kernel, torch.Tensor]:
+    """A table drawn from a kernel with unit parameters, that kernel, and its parameters."""
+    generator = torch.Generator().manual_seed(seed)
+    kernel = Kernel(parse(text), d)
+    theta = torch.zeros(kernel.size, dtype=torch.float64)
+    theta[-1] = math.log(noise)
+    X = torch.randn(n, d, generator=generator, dtype=torch.float64)
+    K = kernel.matrix(theta, X) + torch.diag(kernel.noise(theta, X))
+    y = torch.linalg.cholesky(K) @ torch.randn(n, generator=generator, dtype=torch.float64)
+    return Dataset.from_arrays(X.numpy(), y.numpy()), kernel, theta
+
+
+@pytest.mark.parametrize("text", ["RBF", "Matern12", "Linear*RBF", "Matern52 + Linear", "Periodic"])
+def test_a_fit_is_at_least_as_likely_as_the_truth(text):
+    dataset, kernel, theta = drawn(text)
+    model = fit(text, dataset, objective="ml", random_state=0)
+    s = model.fitted_kernel.standardiser
+    y = torch.tensor(dataset.y - s.y_mean)
+    truth = float(Likelihood(kernel, torch.tensor(dataset.X), y).value(theta)) + dataset.n * math.log(s.y_scale)
+    assert model.log_marginal_likelihood > truth - 1.0
+    assert model.gradient_norm < 5.0
+    assert model.evaluations > 0
+
+
+def test_bic_loo_and_density_are_what_they_say():
+    dataset, *_ = drawn("RBF", n=60)
+    model = fit("RBF", dataset, random_state=0)
+    p = model.parameter_count
+    assert model.bic == pytest.approx(-2 * model.log_marginal_likelihood + p * math.log(60))
+    assert model.loo_log_density == pytest.approx(float(model.loo.log_density.sum()))
+    mean, variance = model.predict(dataset.X[:5])
+    expected = -0.5 * ((dataset.y[:5] - mean) ** 2 / variance + np.log(2 * np.pi * variance))
+    assert np.allclose(model.log_density(dataset.X[:5], dataset.y[:5]), expected)
+    assert (model.predict(dataset.X[:5], noisy=False)[1] < variance).all()
+
+
+def test_the_prior_pulls():
+    dataset, *_ = drawn("RBF", n=30)
+    ml, map_ = (fit("RBF", dataset, objective=o, random_state=0) for o in ("ml", "map"))
+    assert ml.log_marginal_likelihood >= map_.log_marginal_likelihood - 0.05
+    assert map_.log_posterior >= ml.log_posterior - 0.05
+
+
+def test_words_come_back_in_decreasing_order_of_variance():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (120, 1))
+    y = 10 * X[:, 0] + np.sin(6 * X[:, 0]) + 0.05 * rng.normal(size=120)
+    model = fit("RBF + Linear", Dataset.from_arrays(X, y), random_state=0)
+    assert str(model.expression) == "Linear + RBF"
+
+
+def test_growing_noise_is_found():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 4, (200, 1))
+    y = np.sin(X[:, 0]) + 0.3 * X[:, 0] * rng.normal(size=200)
+    dataset = Dataset.from_arrays(X, y)
+    plain, noisy = (fit(t, dataset, random_state=0) for t in ("RBF", "RBF + Linear*White"))
+    assert noisy.log_marginal_likelihood > plain.log_marginal_likelihood + 10
+    small, large = noisy.predict([[0.2], [3.8]])[1]
+    assert large > 4 * small
+
+
+def test_a_deadline_is_kept_and_said():
+    dataset, *_ = drawn("Matern52*Periodic", n=400, d=4)
+    model = fit("Matern52*Periodic", dataset, random_state=0, deadline=0.05)
+    assert not model.converged
+    assert any("deadline" in warning for warning in model.warnings)
+    assert np.isfinite(model.predict(dataset.X[:3])[0]).all()
+
+
+def test_same_seed_same_fit():
+    dataset, *_ = drawn("RBF*Cosine", n=50)
+    a, b = (fit("RBF*Cosine", dataset, random_state=3) for _ in range(2))
+    assert a.fitted_kernel.parameters == b.fitted_kernel.parameters
+
+
+@pytest.mark.parametrize("text", ["Linear", "Matern12", "Cosine", "Linear*White", "White", "Linear*Linear"])
+def test_repeated_rows_and_collinear_columns_do_no_harm(text):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(15, 1))
+    X = np.vstack([np.hstack([x, 2 * x, x**0 * rng.integers(0, 2, (15, 1))])] * 2)
+    y = np.concatenate([x[:, 0], x[:, 0] + 0.1])
+    models, failures = fit_all([text], Dataset.from_arrays(X, y), random_state=0)
+    assert len(models) + len(failures) == 1
+    for model in models:
+        assert all(np.isfinite(part).all() for part in model.predict(X))
+
+
+def test_what_cannot_be_fitted_is_reported_and_left_out():
+    dataset, *_ = drawn("RBF", n=20)
+    models, failures = fit_all([parse("RBF"), Expression.parse("Linear")], dataset, random_state=0)
+    assert [str(m.expression) for m in models] == ["RBF", "Linear"]
+    assert failures == []
+    with pytest.raises(InvalidInputError, match="objective"):
+        fit("RBF", dataset, objective="best")
+
+
+def test_large_tables_are_sparse_and_close_to_exact():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (900, 2))
+    y = np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=900)
+    dataset, new = Dataset.from_arrays(X, y), rng.uniform(-2, 2, (200, 2))
+    exact = fit("RBF", dataset, random_state=0)
+    sparse = fit("RBF", dataset, random_state=0, exact_rows=500, subset_rows=400, inducing=150)
+    assert any("sparse" in warning for warning in sparse.warnings)
+    for a, b in zip(exact.predict(new), sparse.predict(new), strict=True):
+        assert np.abs(a - b).max() < 0.05
+    assert sparse.log_marginal_likelihood <= exact.log_marginal_likelihood + 5
+
+
+def test_a_sparse_posterior_with_all_rows_inducing_is_the_exact_one():
+    generator = torch.Generator().manual_seed(0)
+    kernel = Kernel(parse("Matern52 + Linear + Linear*White"), 2)
+    theta = 0.3 * torch.randn(kernel.size, generator=generator, dtype=torch.float64)
+    X, Z = (torch.randn(n, 2, generator=generator, dtype=torch.float64) for n in (60, 7))
+    y = torch.sin(2 * X[:, 0]) + X[:, 1]
+    exact, sparse = Posterior.fit(kernel, theta, X, y), SparsePosterior.fit(kernel, theta, X, y, X)
+    for a, b in zip(exact.predict(Z), sparse.predict(Z), strict=True):
+        assert torch.allclose(a, b, atol=1e-5)
+    assert torch.allclose(exact.covariance(Z), sparse.covariance(Z), atol=1e-5)
+    for word in (0, 1):
+        for a, b in zip(exact.component(word, Z), sparse.component(word, Z), strict=True):
+            assert torch.allclose(a, b, atol=1e-4)
+    assert torch.allclose(leave_one_out(exact, y).log_density, sparse.leave_one_out(X, y).log_density, atol=1e-4)
+    assert sparse.log_marginal_likelihood == pytest.approx(float(Likelihood(kernel, X, y).value(theta)), abs=1e-3)
+
+
+def test_a_bound_is_below_the_likelihood_and_rises_with_inducing_points():
+    dataset, kernel, theta = drawn("RBF", n=200)
+    X, y = torch.tensor(dataset.X), torch.tensor(dataset.y)
+    generator = torch.Generator().manual_seed(0)
+    bounds = []
+    for count in (10, 40, 120):
+        Z = choose_inducing(kernel, theta, X, count, generator)
+        bounds.append(SparsePosterior.fit(kernel, theta, X, y, Z).log_marginal_likelihood)
+    assert bounds == sorted(bounds)
+    assert bounds[-1] <= float(Likelihood(kernel, X, y).value(theta)) + 1e-3
+
+
+def test_many_ascents_at_once_reach_the_top_of_a_bent_valley():
+    def evaluate(x):
+        value = -((1 - x[:, 0]) ** 2) - 10 * (x[:, 1] - x[:, 0] ** 2) ** 2
+        slope = 40 * x[:, 0] * (x[:, 1] - x[:, 0] ** 2)
+        return value, torch.stack([2 * (1 - x[:, 0]) + slope, -20 * (x[:, 1] - x[:, 0] ** 2)], 1)
+
+    start = torch.tensor([[-1.0, 1.0], [0.0, 0.0], [2.0, -1.0]], dtype=torch.float64)
+    box = (torch.full((2,), -3.0, dtype=torch.float64), torch.full((2,), 3.0, dtype=torch.float64))
+    H = 0.1 * torch.eye(2, dtype=torch.float64).expand(3, 2, 2)
+    top, values = ascend(evaluate, box, start, H, 80, 1e-9)
+    assert torch.allclose(top, torch.ones(3, 2, dtype=torch.float64), atol=1e-3)
+    low = (box[0], torch.tensor([0.5, 3.0], dtype=torch.float64))
+    top, values = ascend(evaluate, low, start.clamp(max=0.5), H, 80, 1e-9)
+    assert torch.allclose(top, torch.tensor([0.5, 0.25], dtype=torch.float64), atol=1e-2)  # on the wall
+    assert (values <= -0.25 + 1e-9).all()
+
+
+@pytest.mark.parametrize("name", ["paper", "default", "botorch"])
+def test_the_score_of_a_prior_is_the_gradient_of_its_density(name):
+    kernel = Kernel(parse("Linear*Periodic + Cosine + White"), 3)
+    prior = FlatPrior.of(preset(name), kernel)
+    theta = prior.sample(4, torch.Generator().manual_seed(0)).requires_grad_(True)
+    (gradient,) = torch.autograd.grad(prior.log_density(theta).sum(), theta)
+    assert torch.allclose(gradient, prior.score(theta.detach()))
+    assert prior.middle().shape == (kernel.size,)
+
+
+def test_a_period_is_found_from_the_spectrum():
+    rng = np.random.default_rng(0)
+    X = np.linspace(0, 20, 150)[:, None]
+    y = np.sin(2 * np.pi * X[:, 0] / 1.7) + 0.1 * rng.normal(size=150)
+    model = fit("Periodic", Dataset.from_arrays(X, y), random_state=0)
+    scale = model.fitted_kernel.standardiser.x_scale[0]
+    (period,) = model.fitted_kernel.parameters["Periodic[0].period"]
+    periods = np.array([1.7, 3.4]) / scale  # the kernel has the period of sin², so that twice the wave fits as well
+    assert np.abs(period / periods - 1).min() < 0.02
+    assert model.predict([[20.5]])[0] == pytest.approx(np.sin(2 * np.pi * 20.5 / 1.7), abs=0.2)
+
+
+@pytest.mark.parametrize("text", [str(word) for word in WORDS])
+def test_every_word_fits_a_small_table(text):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(25, 3))
+    models, failures = fit_all([text], Dataset.from_arrays(X, X[:, 0] + rng.normal(size=25)), random_state=0, draws=20)
+    assert not failures
+    assert all(np.isfinite(part).all() for part in models[0].predict(X))
+    assert np.isfinite([models[0].log_marginal_likelihood, models[0].log_posterior, models[0].loo_log_density]).all()
+
+
+def test_a_constant_target_and_few_levels_are_fitted():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, (40, 2)).astype(float)
+    for y in (np.full(40, 3.0), X[:, 0], rng.integers(0, 3, 40)):
+        table = (X - X.mean(0), y - y.mean())
+        models, failures = fit_all(["Matern52", "Linear*Periodic"], table, random_state=0, draws=20)
+        assert not failures
+        assert all(np.isfinite(m.predict(X)).all() for m in models)
+
+
+@pytest.mark.parametrize(("days", "step"), [(4, 1), (90, 3)])
+def test_the_period_of_a_tide_is_found_in_short_and_long_series(days, step):
+    hours = np.arange(0, 24 * days, step)
+    y = np.sin(2 * np.pi * hours / 12.42) + 0.1 * np.random.default_rng(0).normal(size=len(hours))
+    model = fit("Periodic", Dataset.from_arrays(hours[:, None], y), random_state=0)
+    (period,) = (
+        np.array(model.fitted_kernel.parameters["Periodic[0].period"]) * model.fitted_kernel.standardiser.x_scale
+    )
+    assert period == pytest.approx(12.42, rel=0.01)
+
+
+def test_the_period_of_a_series_with_a_dip_is_not_that_of_its_harmonics():
+    """Months of which two are low, half a year apart: the spectrum is highest at a fraction of the year."""
+    rng = np.random.default_rng(0)
+    month = np.arange(200)
+    y = -4.0 * (month % 12 == 7) - 2.0 * (month % 12 == 1) + 0.02 * month + 0.3 * rng.normal(size=200)
+    model = fit("Linear + Periodic", Dataset.from_arrays(month[:, None], y), random_state=0)
+    (period,) = (
+        np.array(model.fitted_kernel.parameters["Periodic[0].period"]) * model.fitted_kernel.standardiser.x_scale
+    )
+    assert period == pytest.approx(12, rel=0.01)
+
+
+@pytest.mark.parametrize("text", ["RBF", "Matern52", "Matern32*Periodic", "RBF*Cosine"])
+def test_a_short_lengthscale_of_a_long_series_is_found(text):
+    """Eleven-year waves that drift, over four centuries, of which a random hundred years show nothing."""
+    rng = np.random.default_rng(0)
+    year = np.arange(320)
+    phase = 2 * np.pi * year / 11 + 0.25 * rng.normal(size=320).cumsum()
+    data = Dataset.from_arrays(year[:, None], np.cos(phase) + 0.1 * rng.normal(size=320))
+    found = [fit(text, data, random_state=seed) for seed in range(3)]
+    assert min(model.log_marginal_likelihood for model in found) > -220  # noise alone: -453
+    assert found[0].predict([[100.5]])[0] == pytest.approx(np.cos(phase[100:102].mean()), abs=0.5)
+
+
+def test_a_season_on_a_trend_is_found_in_a_long_series():
+    """Not only what is short: forty seasons, on a trend as long as the series."""
+    rng = np.random.default_rng(0)
+    year = np.linspace(0, 40, 330)
+    y = 0.03 * year**2 + np.sin(2 * np.pi * year) + 0.1 * rng.normal(size=330)
+    model = fit("Matern32*Periodic", Dataset.from_arrays(year[:, None], y), random_state=0)
+    (period,) = (
+        np.array(model.fitted_kernel.parameters["Matern32*Periodic[1].period"])
+        * model.fitted_kernel.standardiser.x_scale
+    )
+    assert period == pytest.approx(1, rel=0.02)
+    assert model.predict([[40.25]])[0] > model.predict([[40.75]])[0] + 0.5
+
+
+def test_no_period_is_invented_between_few_levels():
+    rng = np.random.default_rng(0)
+    age = rng.choice([1.0, 3, 7, 14, 28, 56, 90, 180, 365], size=120)
+    model = fit("Periodic", Dataset.from_arrays(age[:, None], np.log(age) + 0.1 * rng.normal(size=120)), random_state=0)
+    (period,) = (
+        np.array(model.fitted_kernel.parameters["Periodic[0].period"]) * model.fitted_kernel.standardiser.x_scale
+    )
+    assert period > 2 * 364 / 8 * 0.999
+
+
+def test_the_better_sign_of_a_shift_is_taken():
+    dataset, *_ = drawn("Linear*RBF", n=60)
+    table, config = Table.of(dataset), FitConfig()
+    search, budget = Search(table, config, 0), Budget()
+    best = search.solutions(parse("Linear*RBF").words, budget)[0]
+    objective = Objective(parse("Linear*RBF"), table, config)
+    assert mirrored(objective, best, 0.1, budget) is None
+    wrong = replace(best, theta=best.theta.clone())
+    shift = next(s for s in objective.kernel.slots if s.parameter is Parameter.SHIFT)
+    wrong.theta[shift.slice] *= -1
+    wrong = replace(wrong, value=float(objective.scores(wrong.theta.unsqueeze(0), budget)))
+    other = mirrored(objective, wrong, 0.0, budget)
+    assert other is not None
+    assert objective.scores(other.unsqueeze(0), budget) > wrong.value
+
+
+def test_variances_of_huge_targets_are_finite():
+    dataset, *_ = drawn("RBF", n=30)
+    model = fit("RBF", Dataset.from_arrays(dataset.X, 1e200 * dataset.y), random_state=0)
+    assert np.isfinite(model.predict(dataset.X)).all()
+    assert np.isfinite(model.covariance(dataset.X)).all()

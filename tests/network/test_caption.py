@@ -1,0 +1,175 @@
+"""Captioning with a small untrained network: what must hold whatever the weights are."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from kitt.errors import CheckpointError, InvalidInputError
+from kitt.lab.simulate import DEFAULT_DATA, simulate
+from kitt.network.caption import CONFIG, HEADS, SEARCHES, caption, caption_tables, merge_orders, points_cap, subsets
+from kitt.network.checkpoint import Checkpoint, LoadedModel
+from kitt.network.network import PaperConfig, StemConfig, build
+from kitt.network.ranking import RANKINGS, RankingConfig, cover
+
+SMALL = {"decoder_width": 16, "decoder_heads": 2, "decoder_blocks": 2, "width": 16, "heads": 2, "blocks": 1}
+
+
+def loaded(config, **extra) -> LoadedModel:
+    torch.manual_seed(0)
+    model = build(config).eval()
+    for parameter in model.parameters():
+        parameter.requires_grad_(False).mul_(3.0)  # opinionated: far from uniform
+    generator = torch.Generator().manual_seed(1)
+    costs = {"costs": 0.1 * torch.randn(37, 34, generator=generator)}
+    costs["loss_residuals"] = 0.1 * torch.randn(20, 34, generator=generator)
+    return LoadedModel(model, Checkpoint(name="test", config=config, extra=extra), costs)
+
+
+STEM = loaded(StemConfig(**SMALL, probe_blocks=1), strangeness_limit=2.0, temperature=1.5)
+PAPER = loaded(PaperConfig(**SMALL))
+
+
+def table(n=40, d=3, seed=0):
+    batch = simulate(DEFAULT_DATA, 1, n, d, torch.Generator().manual_seed(seed))
+    return batch.X[0].double().numpy() * 7 + 3, batch.y[0].double().numpy() * 100 - 5
+
+
+@pytest.mark.parametrize("model", [STEM, PAPER], ids=["stem", "paper"])
+@pytest.mark.parametrize("search", SEARCHES)
+def test_captions_are_distinct_sums_of_at_most_three_distinct_words(model, search):
+    said = caption(*table(), k=8, model=model, search=search, ranking="probability")
+    sums = [frozenset(c.expression.words) for c in said.ranked]
+    assert len(set(sums)) == len(sums)
+    assert all(1 <= len(s) <= 3 for s in sums)
+    probabilities = [c.probability for c in said.ranked]
+    assert probabilities == sorted(probabilities, reverse=True)
+    assert 0 < sum(probabilities) <= 1 + 1e-9
+    assert math.isclose(sum(said.words), 1, abs_tol=1e-6)
+
+
+def test_beam_finds_captions_at_least_as_probable_as_sampling():
+    best = {
+        search: caption(*table(), k=1, model=STEM, search=search, ranking="probability").ranked[0].probability
+        for search in SEARCHES
+    }
+    assert best["beam"] >= best["sample"] - 1e-12
+    assert best["beam"] >= best["greedy"] - 1e-12
+
+
+@pytest.mark.parametrize("model", [STEM, PAPER], ids=["stem", "paper"])
+@pytest.mark.parametrize("n", [40, 900])
+def test_order_of_rows_and_columns_does_not_matter(model, n):
+    X, y = table(n)
+    rng = np.random.default_rng(0)
+    rows, columns = rng.permutation(n), rng.permutation(3)
+    a = caption(X, y, model=model)
+    b = caption(X[rows][:, columns], y[rows], model=model)
+    assert [str(c.expression) for c in a.ranked] == [str(c.expression) for c in b.ranked]
+    assert np.allclose(a.words, b.words, atol=1e-4)
+
+
+def test_units_do_not_matter():
+    X, y = table()
+    assert np.allclose(caption(X, y, model=STEM).words, caption(X * 1e6 - 4, y * 1e-6 + 8, model=STEM).words, atol=1e-4)
+
+
+def test_deterministic_for_a_seed_and_many_tables_equal_one_by_one():
+    tables = [table(30, 2, 1), table(600, 4, 2)]
+    together = caption_tables(tables, model=STEM, search="sample", random_state=3)
+    assert together[0] == caption(*tables[0], model=STEM, search="sample", random_state=3)
+    assert together == caption_tables(tables, model=STEM, search="sample", random_state=3)
+
+
+def test_large_tables_cost_what_small_ones_do():
+    for d in (1, 8, 20, 200):
+        cap = points_cap(d)
+        assert 64 <= cap <= CONFIG.max_points
+        assert cap == 64 or cap**2 * (d + 6) <= CONFIG.work
+    X, y = table(2000)
+    chosen = subsets(X, y, 0)
+    assert len(chosen) == CONFIG.subsets
+    assert all(len(set(i.tolist())) == points_cap(3) for i in chosen)
+    assert caption(X, y, model=STEM).rows_seen == CONFIG.subsets * points_cap(3)
+
+
+def test_two_orders_of_a_sum_are_one_caption():
+    merged = merge_orders({(1, 2): math.log(0.2), (2, 1): math.log(0.3), (5,): math.log(0.1), (6,): -math.inf})
+    assert set(merged) == {frozenset({1, 2}), frozenset({5})}
+    order, probability = merged[frozenset({1, 2})]
+    assert order == (2, 1)
+    assert math.isclose(probability, 0.5)
+
+
+def test_chosen_captions_cover_each_other():
+    """Two kinds of table, each with a word that is right for it; the second choice covers what the first does not."""
+    scenarios = torch.full((10, 34), 1.0)
+    scenarios[:, 3] = 0.4  # never good, never bad
+    scenarios[:6, 5] = scenarios[6:, 7] = 0.0
+    scenarios[:6, 7] = scenarios[6:, 5] = 2.0
+    chosen = cover(scenarios, 3, eligible=34)
+    assert chosen[0] == 3
+    assert set(chosen[1:]) == {5, 7}
+    assert cover(scenarios, 3, eligible=3)[0] < 3
+
+
+def test_prudence_lies_between_expected_loss_and_probability():
+    def first(ranking, **settings):
+        asked = {"k": 1, "model": STEM, "head": "classifier", "ranking": ranking}
+        return caption(*table(), config=RankingConfig(**settings), **asked).best.expression
+
+    for price, ranking in ((0.0, "expected-loss"), (1e6, "probability")):
+        prudent = first("prudent", improbability_price=price, min_relative_probability=0.0)
+        assert prudent == first(ranking)
+    assert first("expected-loss") != first("probability")
+
+
+def test_what_is_improbable_does_not_come_first():
+    strict = RankingConfig(min_relative_probability=0.999)  # all but the most probable
+    asked = {"k": 3, "model": STEM, "config": strict}
+    likeliest, prudent = (caption(*table(), ranking=r, **asked) for r in ("probability", "prudent"))
+    assert prudent.best.expression == likeliest.best.expression
+    assert len({c.expression for c in prudent}) == 3
+
+
+def test_rankings_differ_and_both_heads_answer():
+    X, y = table()
+    for head in HEADS:
+        for ranking in RANKINGS:
+            said = caption(X, y, k=4, model=STEM, head=head, ranking=ranking)
+            assert len(said.ranked) == 4
+            assert all(c.expected_loss is not None for c in said.ranked)
+    words = caption(X, y, k=34, model=STEM, head="classifier", ranking="probability")
+    assert sorted(c.expression.words[0].index for c in words.ranked) == list(range(34))
+
+
+def test_temperature_and_strangeness():
+    X, y = table()
+    warm = LoadedModel(STEM.model, replace(STEM.facts, extra={"temperature": 100.0}), {})
+    assert max(caption(X, y, model=warm).words) < max(caption(X, y, model=STEM).words)
+    assert caption(X, y, model=warm).strangeness is None
+    assert caption(X, y, model=STEM).strangeness > 0
+    assert caption(X, y, model=PAPER).strangeness is None
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"k": 0}, InvalidInputError, "at least 1"),
+        ({"head": "tail"}, InvalidInputError, "head must be one of"),
+        ({"search": "depth"}, InvalidInputError, "search must be one of"),
+        ({"ranking": "taste"}, InvalidInputError, "ranking must be one of"),
+        ({"model": "no-such-model"}, CheckpointError, "no-such-model"),
+    ],
+)
+def test_bad_options_are_explained(options, error, message):
+    with pytest.raises(error, match=message):
+        caption(*table(), **({"model": STEM} | options))
+
+
+@pytest.mark.parametrize("shape", [(10, 0), (0, 3), (10,)])
+def test_bad_shapes_are_explained(shape):
+    with pytest.raises(InvalidInputError, match="expected X of shape"):
+        caption(np.zeros(shape), np.zeros(shape[0]), model=STEM)
