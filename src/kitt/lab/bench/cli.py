@@ -22,7 +22,7 @@ from kitt.lab.bench.show import (
     specs_of,
 )
 
-app = typer.Typer(help="Measure KITT and the methods it is compared with.", no_args_is_help=True)
+app = typer.Typer(help="Measure KITT and the methods it is compared with.", no_args_is_help=True, add_completion=False)
 
 Data = Annotated[Path | None, typer.Option("--data", help="Directory of the tables; without it, KITT_DATA_DIR.")]
 Tables = Annotated[str | None, typer.Option("--tables", help="Some of the tables, by name, with commas between.")]
