@@ -10,8 +10,7 @@ import kitt
 from kitt.errors import FitError, InvalidInputError
 from kitt.fitting.fit import Fitter
 from kitt.language.grammar import Expression
-from kitt.model.candidates import FAMILIES, MORE, SERIES, STEPS, grow
-from kitt.model.weights import evidence
+from kitt.model.candidates import FAMILIES, MOST, SERIES
 from kitt.suggest import Options, as_dataset, suggest_dataset
 
 QUICK = {"draws": 10, "starts": 1, "max_iterations": 20}
@@ -60,7 +59,7 @@ def test_a_fit_has_the_captions_their_sums_and_the_plain_kernels(fitted: kitt.Su
     said = [c.expression for c in fitted.captions.ranked]
     assert all(said[i].same_sum(model.kernels[i].expression) for i in range(2))
     sums = [set(kernel.expression) for kernel in model.kernels[2:-2]]
-    assert 1 <= len(sums) <= STEPS
+    assert 1 <= len(sums) <= MOST
     assert sums[0] == {word for expression in said[:2] for word in expression}
     assert all(len(words) > 1 or words in map(set, FAMILIES) for words in sums)
     assert [str(kernel.expression) for kernel in model.kernels[-2:]] == ["RBF", "Matern52"]
@@ -68,44 +67,6 @@ def test_a_fit_has_the_captions_their_sums_and_the_plain_kernels(fitted: kitt.Su
     assert set(fitted.seconds) == {"caption", "fit", "average"}
     assert "weight" in str(fitted)
     assert json.loads(json.dumps(fitted.to_dict()))["kernels"][0]["weight"] == pytest.approx(model.weights[0])
-
-
-@pytest.mark.parametrize("said", [["RBF", "Linear"], ["RBF + Linear", "RBF"], ["RBF"], ["Linear*White", "RBF"]])
-def test_sums_grow_from_captions(said: list[str]) -> None:
-    X, y = table(30)[["a", "b"]].to_numpy(), table(30)["y"].to_numpy()
-    fitter, expressions = Fitter((X, y), random_state=0, **QUICK), list(map(kitt.parse, said))
-    for expression in expressions:
-        fitter.attempt(expression)
-    known = {frozenset(expression) for expression in expressions}
-    steps = []
-    for grown in grow(expressions, fitter):
-        best, _ = max(fitter.fitted, key=lambda pair: evidence(pair[1]))
-        possible = {
-            "both": [{w for e in expressions[:2] for w in e}],
-            "family": [set(e) for e in FAMILIES if fitter.glance(e) > max(map(fitter.glance, expressions))],
-            "more": [{*best, word} for word in MORE],
-            "noise": [{*best, *kitt.parse("Linear*White")}],
-        }
-        steps.append(next(step for step, sums in possible.items() if set(grown) in sums))
-        assert frozenset(grown) not in known
-        known.add(frozenset(grown))
-        fitter.attempt(grown)
-    assert "more" in steps
-    assert len(steps) <= STEPS
-
-
-def test_a_family_that_the_network_missed_is_found() -> None:
-    """Waves in a tilted direction, which no word without Cosine can tell; the network is made to say Matern52 and Linear."""
-    X = np.random.default_rng(0).uniform(-2, 2, (120, 3))
-    y = np.cos(X @ [3.0, 2.0, -2.0])
-    fitter, said = Fitter((X, y), random_state=0, **QUICK), [kitt.parse("Matern52"), kitt.parse("Linear")]
-    for expression in said:
-        fitter.attempt(expression)
-    grown = []
-    for expression in grow(said, fitter):
-        grown.append(str(expression))
-        fitter.attempt(expression)
-    assert "RBF*Cosine" in grown
 
 
 def test_a_single_column_is_also_tried_as_trend_season_and_rest() -> None:
@@ -180,8 +141,7 @@ def test_when_no_kernel_can_be_fitted(monkeypatch) -> None:
 
 
 def test_public_names_mean_what_they_say() -> None:
-    import kitt.fit
-
+    import kitt.explain
     import kitt.suggest
 
     assert callable(kitt.suggest)

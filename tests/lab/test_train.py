@@ -367,7 +367,7 @@ import faulthandler
 import sys
 faulthandler.dump_traceback_later(120, exit=True)  # a hang says where
 from dataclasses import replace
-from kitt.train import recipe, train
+from kitt.lab.train import recipe, train
 smoke = recipe("smoke")
 train(replace(smoke, save_seconds=float(sys.argv[2]), network=replace(smoke.network, dropout=0.0)), sys.argv[1],
       steps=int(sys.argv[3]))

@@ -19,9 +19,10 @@ from kitt.explain.facts import Comparison, Effect, Explanation, Noise, Part
 from kitt.fitting.fit import FittedGP
 from kitt.gp.sparse import SparsePosterior
 from kitt.language.grammar import Primitive, Word
+from kitt.model.candidates import PLAIN
 from kitt.model.document import Model
 from kitt.model.mixture import Mixture
-from kitt.suggest import PLAIN, Suggestion
+from kitt.model.suggestion import Suggestion
 from kitt.table.dataset import Dataset, Encoding
 from kitt.table.scaling import FloatArray, Standardiser
 
@@ -37,7 +38,7 @@ def explain(what: FittedGP | Mixture | Model | Suggestion) -> Explanation:
     if isinstance(what, Model):
         return _explain(what.mixture, what.is_plain, what.rows)
     mixture = Mixture((what,), np.ones(1)) if isinstance(what, FittedGP) else what
-    return _explain(mixture, [str(model.expression) in PLAIN for model in mixture.models], None)
+    return _explain(mixture, [model.expression in PLAIN for model in mixture.models], None)
 
 
 def _explain(mixture: Mixture, is_plain: Sequence[bool], table: Dataset | None) -> Explanation:

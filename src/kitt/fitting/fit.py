@@ -35,7 +35,7 @@ FloatArray = NDArray[np.float64]
 RandomState = int | torch.Generator | None
 _ENTRIES = 2**22  # of the covariance between training rows and new ones, worked on at once
 _SEARCH = 0.5  # share of the time that the search on some of the rows may take
-_GLANCE = 0.1  # share that a look at a kernel may take which is perhaps not fitted
+_COARSE = 0.1  # share that a look at a kernel may take which is perhaps not fitted
 _SPREAD_ROWS = 500  # on which the variance of each word is measured
 _FAR = 1e30  # standard deviations from which products of inputs overflow
 _LOG_2PI = math.log(2 * math.pi)
@@ -216,9 +216,9 @@ class Fitter:
         self.fitted.append((asked, model := _fit(asked, self.table, self.search)))
         return model
 
-    def glance(self, expression: Expression | str) -> float:
+    def coarse_score(self, expression: Expression | str) -> float:
         """What a few hundred rows say for an expression: its log posterior there, less the BIC's price of its parameters."""
-        asked, end = _expression(expression), time.monotonic() + _GLANCE * (self.search.config.deadline or math.inf)
+        asked, end = _expression(expression), time.monotonic() + _COARSE * (self.search.config.deadline or math.inf)
         try:
             best = self.search.solutions(_searched(asked), Budget(end))[0]
         except (KittError, RuntimeError, ArithmeticError):

@@ -1,50 +1,103 @@
-"""Kernels beyond the captions: real tables are rarely a single word.
+"""Which kernels to fit beside the captions, for real tables are rarely a single word: pure functions of what is known.
 
-Four more fits, each built on what was found so far: the first two captions as one sum; a word of another family, if a few
-hundred rows speak for it more than for any caption; the best kernel with one more word, that for which those rows speak
-most; the best kernel with noise that changes. A single column is often time, so there are two more: trend, season and rest.
+There are five steps, each of which builds on what was fitted before it: the first two captions as one sum; a word of another
+family, if a few hundred rows speak for it more than for any kernel fitted so far; for a single column, which is often time,
+two sums of trend, season and rest; the best kernel with one more word, that for which those rows speak most; the best kernel
+with heteroscedastic noise. A step first says which expressions it wants compared on those few hundred rows, and then, given
+their scores, which to fit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
-from kitt.fitting.fit import Fitter
 from kitt.language.grammar import Expression, Word, parse
-from kitt.model.weights import evidence
 
-STEPS = 6  # at most
-FAMILIES = tuple(map(parse, ("Matern12", "Linear*Matern32", "Matern52*Periodic", "RBF*Cosine")))  # their boldest words
-MORE = parse("RBF + Matern52 + Matern12 + RBF*Cosine").words  # that may be added: with few parameters, and unlike
-SEASONS = ("Linear*Periodic", "Matern32*Periodic")  # that grows, that drifts
+PLAIN = tuple(map(parse, ("RBF", "Matern52")))  # the kernels users have today, with BoTorch's priors: always tried too
+FAMILIES = tuple(map(parse, ("Matern12", "Linear*Matern32", "Matern52*Periodic", "RBF*Cosine")))  # one word for each
+ADDED_WORDS = parse("RBF + Matern52 + Matern12 + RBF*Cosine").words  # with few parameters, and unlike each other
+SEASONS = ("Linear*Periodic", "Matern32*Periodic")  # one that grows, one that drifts
 SERIES = tuple(parse(f"Linear*Linear + {season} + Matern12") for season in SEASONS)
-LOUDER = parse("Linear*White").words  # noise that changes with the inputs
+HETEROSCEDASTIC = parse("Linear*White").words
+MOST = 6  # expressions that all steps together add
 
 
-def grow(said: Sequence[Expression], fitter: Fitter) -> Iterator[Expression]:
-    """Expressions to fit, of which each is to be fitted before the next is taken."""
-    known = {frozenset(expression) for expression in said}
+@dataclass(frozen=True)
+class Known:
+    """What is known when a step is taken."""
 
-    def new(words: tuple[Word, ...]) -> Iterator[Expression]:
-        words = tuple(dict.fromkeys(words))
-        if frozenset(words) not in known:
-            known.add(frozenset(words))
-            yield Expression(words)
+    captions: tuple[Expression, ...]
+    columns: int  # of the table
+    evidence: Mapping[Expression, float] = field(default_factory=dict)  # of each kernel fitted so far, as asked for
+    scores: Mapping[Expression, float] = field(default_factory=dict)  # of what the step wanted compared on some rows
+    tried: frozenset[frozenset[Word]] = frozenset()  # sums that were fitted, or could not be
 
-    yield from new(tuple(word for expression in said[:2] for word in expression))
-    if not fitter.fitted:
-        return
-    rival = max(FAMILIES, key=fitter.glance)
-    if fitter.glance(rival) > max(fitter.glance(expression) for expression, _ in fitter.fitted):
-        yield from new(rival.words)
-    for series in SERIES if fitter.table.X.shape[1] == 1 else ():
-        yield from new(series.words)
-    best = _best(fitter)
-    longer = [Expression((*best, word)) for word in MORE if word not in best]
-    yield from new(max(longer, key=fitter.glance).words)
-    yield from new((*_best(fitter), *LOUDER))
+    @property
+    def best(self) -> tuple[Word, ...]:
+        """The words of the best kernel in the order in which they were asked for, from which a longer sum can start."""
+        return max(self.evidence, key=lambda expression: self.evidence[expression]).words
+
+    def after(self, expression: Expression, evidence: float | None) -> Known:
+        """With the result of one more fit; None, if it failed."""
+        found = {} if evidence is None else {expression: evidence}
+        return replace(self, evidence={**self.evidence, **found}, tried=self.tried | {frozenset(expression)})
 
 
-def _best(fitter: Fitter) -> tuple[Word, ...]:
-    """As it was asked for, so that what was found for it serves as a start."""
-    return max(fitter.fitted, key=lambda pair: evidence(pair[1]))[0].words
+@dataclass(frozen=True)
+class Step:
+    """One step: what it wants compared, and what it then wants fitted."""
+
+    choose: Callable[[Known], Iterable[tuple[Word, ...]]]
+    compare: Callable[[Known], Iterable[Expression]] = lambda known: ()
+
+    def wanted(self, known: Known) -> list[Expression]:
+        """The expressions to fit, each once and none that was tried."""
+        sums = (tuple(dict.fromkeys(words)) for words in self.choose(known))
+        return [Expression(words) for words in sums if frozenset(words) not in known.tried]
+
+
+def _combination(known: Known) -> Iterable[tuple[Word, ...]]:
+    yield tuple(word for expression in known.captions[:2] for word in expression)
+
+
+def _families(known: Known) -> Iterable[Expression]:
+    return (*FAMILIES, *known.evidence) if known.evidence else ()
+
+
+def _other_family(known: Known) -> Iterable[tuple[Word, ...]]:
+    if known.evidence:
+        rival = max(FAMILIES, key=lambda family: known.scores[family])
+        if known.scores[rival] > max(known.scores[expression] for expression in known.evidence):
+            yield rival.words
+
+
+def _series(known: Known) -> Iterable[tuple[Word, ...]]:
+    if known.evidence and known.columns == 1:
+        yield from (series.words for series in SERIES)
+
+
+def _longer(known: Known) -> list[Expression]:
+    if not known.evidence:
+        return []
+    return [Expression((*known.best, word)) for word in ADDED_WORDS if word not in known.best]
+
+
+def _best_of_longer(known: Known) -> Iterable[tuple[Word, ...]]:
+    if longer := _longer(known):
+        yield max(longer, key=lambda expression: known.scores.get(expression, -math.inf)).words
+
+
+def _with_changing_noise(known: Known) -> Iterable[tuple[Word, ...]]:
+    if known.evidence:
+        yield (*known.best, *HETEROSCEDASTIC)
+
+
+STEPS = (
+    Step(_combination),
+    Step(_other_family, compare=_families),
+    Step(_series),
+    Step(_best_of_longer, compare=_longer),
+    Step(_with_changing_noise),
+)

@@ -1,4 +1,4 @@
-"""Weights over fitted GPs, and the mixture they make (paper, Inference, steps 5 and 6).
+"""The mixture that weighted GPs make (paper, Inference, step 6).
 
 A mixture is computed on the standardised scale, which its models share, and given back in original units.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,12 +16,8 @@ from kitt.errors import InvalidInputError
 from kitt.fitting.fit import FittedGP
 from kitt.table.scaling import FloatArray, Standardiser
 
-Weighting = Literal["network", "bic", "lml", "stacking", "uniform"]
 _LOG_2PI = math.log(2 * math.pi)
 _BISECTIONS = 60
-_EM_STEPS = 1000
-_LEAST = 0.01  # weight beside the largest, below which there is none
-_PRICE = 1.0  # nats of a parameter (Akaike); with half as much Boston is overfitted
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -11,16 +13,31 @@ from scipy.special import softmax
 
 from kitt.errors import InvalidInputError
 from kitt.fitting.fit import FittedGP
+from kitt.network.caption import Captions
 from kitt.table.scaling import FloatArray
 
 Weighting = Literal["network", "bic", "lml", "stacking", "uniform"]
-_EM_STEPS = 1000
-_LEAST = 0.01  # weight beside the largest, below which there is none
-_PRICE = 1.0  # nats of a parameter (Akaike); with half as much Boston is overfitted
+
+
+@dataclass(frozen=True)
+class WeightsConfig:
+    """The numbers of the weights."""
+
+    parameter_price: float = (
+        1.0  # nats per parameter (Akaike); with half as much, Boston of `kitt bench uci` is overfitted
+    )
+    min_relative_weight: float = 0.01  # of the largest: a smaller weight becomes none (`benchmarks/large_table.py`)
+    em_steps: int = 1000  # at most, of stacking; it ends earlier where the weights no longer move
+
+
+DEFAULT = WeightsConfig()
 
 
 def weights(
-    models: Sequence[FittedGP], method: Weighting = "bic", network_log_probs: ArrayLike | None = None
+    models: Sequence[FittedGP],
+    method: Weighting = "bic",
+    network_log_probs: ArrayLike | None = None,
+    config: WeightsConfig = DEFAULT,
 ) -> FloatArray:
     """One weight a model, summing to one; a model that would hardly count gets none, and need not be asked.
 
@@ -30,12 +47,14 @@ def weights(
     """
     if not models:
         raise InvalidInputError("expected at least one fitted model to weigh, got none")
-    w = _weights(models, method, network_log_probs)
-    w = np.where(w < _LEAST * w.max(), 0.0, w)
+    w = _weights(models, method, network_log_probs, config)
+    w = np.where(w < config.min_relative_weight * w.max(), 0.0, w)
     return w / w.sum()
 
 
-def _weights(models: Sequence[FittedGP], method: Weighting, network_log_probs: ArrayLike | None) -> FloatArray:
+def _weights(
+    models: Sequence[FittedGP], method: Weighting, network_log_probs: ArrayLike | None, config: WeightsConfig
+) -> FloatArray:
     if method == "network":
         if network_log_probs is None or np.shape(network_log_probs) != (len(models),):
             raise InvalidInputError(f"network weights need one log probability for each of {len(models)} models")
@@ -45,29 +64,35 @@ def _weights(models: Sequence[FittedGP], method: Weighting, network_log_probs: A
     if method == "lml":
         return softmax([model.log_marginal_likelihood for model in models])
     if method == "stacking":
-        price = [_price(model) / model.rows for model in models]
-        return stacked(np.stack([model.loo.log_density.numpy() for model in models], 1) - price)
+        price = [config.parameter_price * model.parameter_count / model.rows for model in models]
+        return stacked(np.stack([model.loo.log_density.numpy() for model in models], 1) - price, config.em_steps)
     if method == "uniform":
         return np.full(len(models), 1 / len(models))
     raise InvalidInputError(f"weights must be one of {', '.join(get_args(Weighting))}, got {method!r}")
 
 
-def evidence(model: FittedGP) -> float:
+def evidence(model: FittedGP, config: WeightsConfig = DEFAULT) -> float:
     """What stacking sees of one model: its leave-one-out log density, less the price of its parameters."""
-    return model.loo_log_density - _price(model)
+    return model.loo_log_density - config.parameter_price * model.parameter_count
 
 
-def _price(model: FittedGP) -> float:
-    return _PRICE * model.parameter_count
-
-
-def stacked(log_density: FloatArray) -> FloatArray:
+def stacked(log_density: FloatArray, steps: int = DEFAULT.em_steps) -> FloatArray:
     """Weights w that maximise sum_i log sum_k w_k exp(log_density[i, k]), which is concave, by EM (Yao et al., 2018)."""
     density = np.exp(log_density - log_density.max(1, keepdims=True))
     w = np.full(density.shape[1], 1 / density.shape[1])
-    for _ in range(_EM_STEPS):
+    for _ in range(steps):
         new = w * (density / (density @ w)[:, None]).mean(0)
         if np.abs(new - w).max() < 1e-9:
             break
         w = new
     return w / w.sum()
+
+
+def log_probabilities(models: Sequence[FittedGP], captions: Captions) -> list[float]:
+    """The network's log-probability of each model's expression; of what it did not say, the product of its words'."""
+    out = []
+    for model in models:
+        said = [c.probability for c in captions.ranked if c.expression.same_sum(model.expression)]
+        words = [captions.words[i] for i in model.expression.indices]
+        out.append(math.log(max(said[0] if said else math.prod(words), 1e-12)))
+    return out

@@ -9,11 +9,13 @@ import difflib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kitt.errors import InvalidInputError
 from kitt.table.reading import Notes, Source, column_names, default_names, is_nameless, listed, read_table, refusal
 from kitt.table.scaling import FloatArray
 
@@ -120,6 +122,36 @@ class Dataset:
 
 
 # Columns: how each becomes numbers, the first time and again for new rows.
+
+
+def as_dataset(X: Any, y: Any = None, target: str | None = None) -> Dataset:
+    """A Dataset from whatever a user has: arrays, a DataFrame, a file, or a Dataset."""
+    if isinstance(X, Dataset):
+        return X
+    if y is not None:
+        names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
+        target = target or str(getattr(y, "name", None) or "y")
+        while names and target in names:
+            target += "_"
+        if names is None:
+            return Dataset.from_arrays(X, y, None, target)
+        return Dataset.from_frame(X.set_axis(names, axis=1).assign(**{target: _column(y, len(X))}), target)
+    if hasattr(X, "columns"):
+        return Dataset.from_frame(X, target)
+    if isinstance(X, str | PathLike) or hasattr(X, "read"):
+        return Dataset.read(X, target)
+    raise InvalidInputError(
+        f"expected arrays X and y, or a DataFrame, Dataset or file that holds both; got {type(X).__name__} and no y"
+    )
+
+
+def _column(y: Any, rows: int) -> Any:
+    """The values of y, without an index that pandas would align."""
+    values = np.asarray(y)
+    values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+    if values.shape != (rows,):
+        raise InvalidInputError(f"expected y of shape ({rows},), one value for each row of X; got shape {values.shape}")
+    return values
 
 
 @dataclass(frozen=True)

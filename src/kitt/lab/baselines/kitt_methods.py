@@ -14,10 +14,11 @@ from kitt.fitting.fit import Failure, FittedGP, fit_all
 from kitt.lab.baselines.base import FittedMethod, Predictive
 from kitt.language.grammar import Expression, Word, parse
 from kitt.model.mixture import Mixture
-from kitt.model.weights import Weighting, weights
+from kitt.model.options import Options
+from kitt.model.weights import Weighting, log_probabilities, weights
 from kitt.network.caption import Caption, caption
 from kitt.network.checkpoint import load, read_facts
-from kitt.suggest import Options, log_probabilities, suggest_dataset
+from kitt.suggest import suggest_dataset
 from kitt.table.dataset import Dataset
 from kitt.table.scaling import FloatArray
 

@@ -1,0 +1,48 @@
+"""Every choice of the pipeline, declared once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, get_args
+
+from kitt.errors import InvalidInputError
+from kitt.model.weights import Weighting
+
+
+@dataclass(frozen=True)
+class Options:
+    """Every choice of the pipeline, declared once."""
+
+    k: int = 3  # captions to fit
+    model: str = "default"  # checkpoint
+    head: str = "decoder"
+    search: str = "beam"
+    ranking: str = "prudent"
+    weights: Weighting = "stacking"
+    sums: bool = True  # also fit sums that grow from the captions
+    plain: bool = True  # also consider plain RBF-ARD and Matern52-ARD
+    objective: str = "map"
+    deadline: float | None = None  # seconds for all fits together
+    fit_options: Mapping[str, Any] | None = None  # further fields of `fitting.config.FitConfig`
+    random_state: int = 0
+
+    def __post_init__(self) -> None:
+        if self.weights not in get_args(Weighting):
+            raise InvalidInputError(f"weights must be one of {', '.join(get_args(Weighting))}, got '{self.weights}'")
+        if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
+            raise InvalidInputError(f"k, the number of captions, must be a whole number of at least 1, got {self.k!r}")
+        if self.deadline is not None and not self.deadline > 0:
+            raise InvalidInputError(f"the deadline must be a positive number of seconds, got {self.deadline}")
+
+    @classmethod
+    def of(cls, **options: Any) -> Options:
+        known = [f.name for f in fields(cls)]
+        if unknown := [name for name in options if name not in known]:
+            raise InvalidInputError(f"no option is called {', '.join(unknown)}; the options are {', '.join(known)}")
+        return cls(**options)
+
+    @property
+    def of_captions(self) -> dict[str, Any]:
+        """The options of `kitt.caption`, but for their number."""
+        return {name: getattr(self, name) for name in ("model", "head", "search", "ranking", "random_state")}
