@@ -11,7 +11,9 @@ from kitt.errors import FitError, InvalidInputError
 from kitt.fitting.fit import Fitter
 from kitt.language.grammar import Expression
 from kitt.model.candidates import FAMILIES, MOST, SERIES
-from kitt.suggest import Options, as_dataset, suggest_dataset
+from kitt.model.options import Options
+from kitt.suggest import suggest_dataset
+from kitt.table.dataset import as_dataset
 
 QUICK = {"draws": 10, "starts": 1, "max_iterations": 20}
 

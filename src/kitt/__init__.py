@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from kitt.language.grammar import WORDS, Expression, parse
     from kitt.model.document import Model, load
     from kitt.model.mixture import Mixture
+    from kitt.model.suggestion import Suggestion
     from kitt.network.caption import Captions, caption
     from kitt.report import write_report
-    from kitt.suggest import Suggestion, suggest
+    from kitt.suggest import suggest
     from kitt.table.dataset import Dataset
 
 _HOMES = {
@@ -38,7 +39,8 @@ _HOMES = {
     "model.mixture": ("Mixture",),
     "network.caption": ("caption", "Captions"),
     "report": ("write_report",),
-    "suggest": ("suggest", "Suggestion"),
+    "model.suggestion": ("Suggestion",),
+    "suggest": ("suggest",),
     "table.dataset": ("Dataset",),
 }
 _PUBLIC = {name: home for home, names in _HOMES.items() for name in names}

@@ -14,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from kitt.errors import InvalidInputError
 from kitt.language.fitted_kernel import FittedKernel
 from kitt.model.document import Model
-from kitt.suggest import Options, as_dataset, suggest_dataset
-from kitt.table.dataset import MIN_ROWS, Dataset
+from kitt.model.options import Options
+from kitt.suggest import suggest_dataset
+from kitt.table.dataset import MIN_ROWS, Dataset, as_dataset
 from kitt.table.scaling import FloatArray
 
 if TYPE_CHECKING:

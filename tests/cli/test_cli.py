@@ -12,7 +12,7 @@ import pytest
 
 from kitt.cli import main as cli
 from kitt.cli import tables as commands
-from kitt.suggest import Options
+from kitt.model.options import Options
 
 QUICK = ["-k", "1", "--deadline", "2"]
 

@@ -12,7 +12,7 @@ from kitt.fitting.ascent import ascend
 from kitt.fitting.config import Budget, FitConfig
 from kitt.fitting.fit import fit, fit_all
 from kitt.fitting.objective import Objective
-from kitt.fitting.optimise import Search, mirrored
+from kitt.fitting.optimise import CoarseSolutions, mirrored
 from kitt.fitting.starts import FlatPrior
 from kitt.fitting.table import Table
 from kitt.gp.exact import Likelihood, Posterior, leave_one_out
@@ -285,8 +285,8 @@ def test_no_period_is_invented_between_few_levels():
 def test_the_better_sign_of_a_shift_is_taken():
     dataset, *_ = drawn("Linear*RBF", n=60)
     table, config = Table.of(dataset), FitConfig()
-    search, budget = Search(table, config, 0), Budget()
-    best = search.solutions(parse("Linear*RBF").words, budget)[0]
+    coarse_fits, budget = CoarseSolutions(table, config, 0), Budget()
+    best = coarse_fits.solutions(parse("Linear*RBF").words, budget)[0]
     objective = Objective(parse("Linear*RBF"), table, config)
     assert mirrored(objective, best, 0.1, budget) is None
     wrong = replace(best, theta=best.theta.clone())

@@ -15,22 +15,23 @@ from typer.testing import CliRunner
 
 from kitt.cli.main import app
 from kitt.errors import CheckpointError, FitError, InvalidInputError, KittError
+from kitt.fitting.config import Budget
 from kitt.gp.exact import log_marginal_likelihood
 from kitt.lab.baselines import METHODS, ahgp, exact, method
 from kitt.lab.baselines.base import FittedMethod
 from kitt.lab.baselines.deep_kernel import DeepRBF
-from kitt.lab.baselines.exact import Budget, Covariance, condition, covariance_matrix, loss, maximise_likelihood
+from kitt.lab.baselines.exact import Covariance, StoppingRule, condition, covariance_matrix, loss, maximise_likelihood
 from kitt.lab.baselines.neural_kernel_network import NetworkKernel, PositiveLinear, likely_periods, median_scales
 from kitt.lab.baselines.spectral_mixture import SpectralKernel, SpectralMixture
 from kitt.lab.train import Progress, RunFolder
 from kitt.table.dataset import Dataset
 
-SHORT = Budget(steps=25)
+SHORT = StoppingRule(steps=25)
 QUICK: dict[str, dict[str, Any]] = {
-    "nkn": {"budget": SHORT},
+    "nkn": {"stopping": SHORT},
     "ahgp": {},
-    "spectral-mixture": {"budget": SHORT, "components": 2, "draws": 20, "finalists": 1},
-    "spectral-mixture-product": {"budget": SHORT, "components": 2, "draws": 20, "finalists": 1},
+    "spectral-mixture": {"stopping": SHORT, "components": 2, "draws": 20, "finalists": 1},
+    "spectral-mixture-product": {"stopping": SHORT, "components": 2, "draws": 20, "finalists": 1},
     "deep-kernel": {"seeds": 2, "batch": 40, "passes": 1, "least_steps": 60},
     "sklearn-gp": {},
     "gradient-boosting": {"folds": 2},
@@ -150,7 +151,7 @@ def odd_tables() -> dict[str, Dataset]:
 @pytest.mark.parametrize(("name", "odd"), list(product(QUICK, odd_tables())))
 def test_odd_tables(name: str, odd: str, untrained: str) -> None:
     data = odd_tables()[odd]
-    settings = {**QUICK[name], **({"budget": Budget(steps=5)} if "budget" in QUICK[name] else {})}
+    settings = {**QUICK[name], **({"stopping": StoppingRule(steps=5)} if "stopping" in QUICK[name] else {})}
     settings |= {"least_steps": 5} if name == "deep-kernel" else {}
     settings |= {"checkpoint": untrained} if name == "ahgp" else {}
     try:
@@ -235,7 +236,7 @@ def test_maximum_likelihood_and_prediction() -> None:
     kernel, X = kernels()["deep"], points("deep")
     y = X[:, 0].sin() + 0.1 * X[:, 1]
     before = loss(kernel, X, y)
-    after = maximise_likelihood(kernel, X, y, Budget(steps=20))
+    after = maximise_likelihood(kernel, X, y, StoppingRule(steps=20))
     assert after < before
     assert loss(kernel, X, y) == pytest.approx(after)
     Z = points("deep", 7, seed=1)
@@ -257,8 +258,8 @@ def test_a_kernel_that_cannot_be_evaluated() -> None:
 
 def test_time_budget_stops() -> None:
     kernel, X = kernels()["nkn"], points("nkn")
-    limited = maximise_likelihood(kernel, X, X[:, 0].sin(), Budget(steps=100, seconds=0.0))
-    assert limited > maximise_likelihood(kernel, X, X[:, 0].sin(), Budget(steps=100))
+    limited = maximise_likelihood(kernel, X, X[:, 0].sin(), StoppingRule(steps=100), Budget(end=0.0))
+    assert limited > maximise_likelihood(kernel, X, X[:, 0].sin(), StoppingRule(steps=100))
 
 
 # --- each kernel against its formula ----------------------------------------------------------------------------------
@@ -308,7 +309,7 @@ def test_spectral_mixture_formula(form: Any) -> None:
 def test_spectral_mixture_finds_a_period() -> None:
     x = np.linspace(0, 10, 80)[:, None]
     data = Dataset.from_arrays(x[:60], np.sin(2 * np.pi * x[:60, 0] / 1.3))
-    mean, _ = SpectralMixture(components=2, draws=200, budget=SHORT).fit(data, 0).predict(x[60:])
+    mean, _ = SpectralMixture(components=2, draws=200, stopping=SHORT).fit(data, 0).predict(x[60:])
     assert np.abs(mean - np.sin(2 * np.pi * x[60:, 0] / 1.3)).max() < 0.2
 
 

@@ -17,11 +17,12 @@ from kitt.errors import InvalidInputError, MissingExtraError
 from kitt.language.grammar import WORDS
 from kitt.model.document import Model
 from kitt.model.mixture import Mixture
+from kitt.model.options import Options
+from kitt.model.suggestion import Suggestion
 from kitt.network import features
 from kitt.network.caption import Caption, Captions
 from kitt.report import asset, content, figures, render_report, write_report
 from kitt.report.figures import Column, Curve
-from kitt.suggest import Options, Suggestion
 
 QUICK = {"draws": 10, "starts": 1, "max_iterations": 15}
 SCRIPT, MATHS = "<script>alert(1)</script>", "$x^$"

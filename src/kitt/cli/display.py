@@ -16,7 +16,7 @@ from kitt.files import write_text
 
 if TYPE_CHECKING:
     from kitt import Explanation
-    from kitt.suggest import Suggestion
+    from kitt.model.suggestion import Suggestion
 
 console = Console()
 errors = Console(stderr=True)

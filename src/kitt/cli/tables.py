@@ -14,7 +14,7 @@ from kitt.cli.display import bar, console, errors, notes, print_captions, print_
 from kitt.errors import InvalidInputError, KittError, MissingExtraError
 
 if TYPE_CHECKING:
-    from kitt.suggest import Suggestion
+    from kitt.model.suggestion import Suggestion
 
 TABLES = (".csv", ".tsv", ".txt", ".dat", ".data", ".parquet", ".gz")  # what is read of a directory
 
@@ -117,7 +117,8 @@ def _each(
 def _record(
     path: str, target: str | None, drop: bool, exclude: tuple[str, ...], options: dict[str, Any]
 ) -> dict[str, Any]:
-    from kitt.suggest import Options, suggest_dataset
+    from kitt.model.options import Options
+    from kitt.suggest import suggest_dataset
     from kitt.table.dataset import Dataset
 
     try:
@@ -156,7 +157,8 @@ def fit(
 ) -> None:
     """Name the kernels of a table, fit them, average them, and keep the model in a file."""
     import kitt
-    from kitt.suggest import Options, suggest_dataset
+    from kitt.model.options import Options
+    from kitt.suggest import suggest_dataset
     from kitt.table.dataset import Dataset
 
     options = Options.of(
@@ -201,7 +203,8 @@ def report(
 ) -> None:
     """Fit as `kitt fit` does, and show what was found in one HTML page that needs nothing else."""
     import kitt
-    from kitt.suggest import Options, suggest_dataset
+    from kitt.model.options import Options
+    from kitt.suggest import suggest_dataset
     from kitt.table.dataset import Dataset
 
     options = Options.of(
@@ -305,7 +308,8 @@ def demo(
     from sklearn.datasets import load_diabetes
 
     import kitt
-    from kitt.suggest import Options, suggest_dataset
+    from kitt.model.options import Options
+    from kitt.suggest import suggest_dataset
     from kitt.table.dataset import Dataset
 
     frame = load_diabetes(as_frame=True, scaled=False).frame

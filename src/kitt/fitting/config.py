@@ -13,21 +13,39 @@ from kitt.language.priors import preset
 
 @dataclass(frozen=True)
 class FitConfig:
-    """How to fit. The defaults were measured on the UCI tables."""
+    """How to fit. A comment names the benchmark on which a default was chosen; `unrecorded` says that none is on record."""
 
-    objective: Literal["map", "ml"] = "map"
+    objective: Literal["map", "ml"] = "map"  # `kitt bench words` and `kitt bench uci`
     prior: str = "default"
-    method: Literal["bfgs", "l-bfgs"] = "bfgs"
-    draws: int = 150  # from the prior, beside the guesses; the paper's 1000 find a better optimum now and then
-    starts: int = 6  # optimised on some of the rows
-    coarse_rows: int = 300
-    finished: int = 1  # optimised on all rows
-    max_iterations: int = 200
-    tolerance: float = 0.01  # nats; stop when a few iterations gain less
+    method: Literal["bfgs", "l-bfgs"] = "bfgs"  # `kitt bench fit`
+    draws: int = (
+        150  # from the prior, beside the guesses; the paper's 1000 find a better optimum now and then: UCI tables
+    )
+    starts: int = 6  # optimised on some of the rows: `kitt bench words` on UCI
+    coarse_rows: int = 300  # those rows, at most: UCI tables
+    finished: int = 1  # optimised on all rows: `kitt bench words` on UCI
+    max_iterations: int = 200  # UCI tables
+    tolerance: float = 0.01  # nats; stop when a few iterations gain less: UCI tables
     deadline: float | None = None  # seconds for each fit
-    exact_rows: int = 3000  # above, hyperparameters from a subset and a sparse posterior
-    subset_rows: int = 1200
-    inducing: int = 600
+    exact_rows: int = 3000  # above, hyperparameters from a subset and a sparse posterior: UCI tables
+    subset_rows: int = 1200  # UCI tables
+    inducing: int = 600  # UCI tables
+    # The search on some of the rows
+    scored_rows: int = 100  # on which all draws and guesses are compared; unrecorded
+    batch_steps: int = 10  # on those rows, of the best starts together; unrecorded
+    batch_patience: int = 3  # of those steps that gain less than the tolerance end it; unrecorded
+    longest_step: float = 2.0  # of those, in any raw parameter; unrecorded
+    trials: int = 3  # starts that are then optimised on `coarse_rows`; unrecorded
+    trial_iterations: int = 12  # of each trial; unrecorded
+    coarse_iterations: int = 30  # of the best trial, its first ones included; unrecorded
+    patience: int = 4  # iterations that must together gain more than the tolerance, on any rows; unrecorded
+    sign_changes: int = 3  # times that shifts change their sign and the optimisation goes on; unrecorded
+    search_share: float = 0.5  # of the deadline, which the search may take; unrecorded
+    comparison_share: float = 0.1  # of the deadline, for comparing a kernel that is perhaps not fitted; unrecorded
+    # The curvature that BFGS begins with
+    fisher_rows: int = 64  # from which it is estimated: `kitt bench fit`
+    min_curvature: float = 0.1  # of any parameter: `kitt bench fit`
+    dense_parameters: int = 500  # at most, for which it is a matrix; with more, L-BFGS-B is used; unrecorded
 
     def __post_init__(self) -> None:
         preset(self.prior)
@@ -37,12 +55,14 @@ class FitConfig:
         ):
             if value not in allowed:
                 raise InvalidInputError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
-        counts = ("starts", "coarse_rows", "finished", "max_iterations", "exact_rows", "subset_rows", "inducing")
-        for name in (*counts, "tolerance"):
+        free = ("objective", "prior", "method", "draws", "deadline", "sign_changes")
+        for name in (f.name for f in fields(self) if f.name not in free):
             if not getattr(self, name) > 0:
                 raise InvalidInputError(f"{name} must be positive, got {getattr(self, name)}")
-        if self.draws < 0 or (self.deadline is not None and not self.deadline > 0):
-            raise InvalidInputError("draws must not be negative, and a deadline must be a positive number of seconds")
+        if min(self.draws, self.sign_changes) < 0 or (self.deadline is not None and not self.deadline > 0):
+            raise InvalidInputError(
+                "draws and sign_changes must not be negative, and a deadline must be a positive number of seconds"
+            )
 
     @classmethod
     def of(cls, config: FitConfig | None, options: dict[str, Any]) -> FitConfig:
@@ -52,16 +72,40 @@ class FitConfig:
         return replace(config or cls(), **options)
 
 
+@dataclass(frozen=True)
+class StartsConfig:
+    """How starting values are read off a table; comments as in `FitConfig`."""
+
+    frequencies: int = 256  # of each column's spectrum, and more where columns are few: `kitt bench timeseries`
+    waves: int = 2048  # plane waves tried, for Cosine; unrecorded
+    dense_columns: int = 2  # at most, for rows to lie so close that short lengthscales show: `kitt bench timeseries`
+    shortening: tuple[int, ...] = (1, 4, 16, 64)  # lengthscales tried there are so much shorter: the same
+    wave_lengthscale: float = 0.7  # at which Periodic is about a wave; unrecorded
+    decisive_bic: float = 10.0  # difference of BIC that leaves no doubt about a season (Kass & Raftery, 1995)
+    period_multiples: tuple[int, ...] = (
+        2,
+        3,
+        4,
+        5,
+        6,
+    )  # of the highest peak's, tried as its season: `bench timeseries`
+
+
 class DeadlineError(Exception):
     """A budget is spent."""
 
 
 @dataclass
 class Budget:
-    """Time left, and likelihoods evaluated so far."""
+    """The time at which to stop, by `time.monotonic`, and likelihoods evaluated so far."""
 
     end: float = math.inf
     evaluations: int = 0
+
+    @classmethod
+    def until(cls, end: float) -> Budget:
+        """That ends at a time of the clock on the wall, `time.time`."""
+        return cls(time.monotonic() + end - time.time())
 
     def spend(self) -> None:
         if self.spent:

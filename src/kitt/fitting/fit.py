@@ -21,7 +21,7 @@ from torch import Tensor
 from kitt.errors import InvalidInputError, KittError
 from kitt.fitting.config import Budget, FitConfig
 from kitt.fitting.objective import Objective
-from kitt.fitting.optimise import Search, Solution
+from kitt.fitting.optimise import CoarseSolutions, Solution
 from kitt.fitting.table import Table
 from kitt.gp.exact import LeaveOneOut, Posterior, leave_one_out
 from kitt.gp.sparse import SparsePosterior, choose_inducing
@@ -34,8 +34,6 @@ from kitt.table.dataset import Dataset
 FloatArray = NDArray[np.float64]
 RandomState = int | torch.Generator | None
 _ENTRIES = 2**22  # of the covariance between training rows and new ones, worked on at once
-_SEARCH = 0.5  # share of the time that the search on some of the rows may take
-_COARSE = 0.1  # share that a look at a kernel may take which is perhaps not fitted
 _SPREAD_ROWS = 500  # on which the variance of each word is measured
 _FAR = 1e30  # standard deviations from which products of inputs overflow
 _LOG_2PI = math.log(2 * math.pi)
@@ -207,23 +205,24 @@ class Fitter:
         **options: Any,
     ) -> None:
         self.table = Table.of(data)
-        self.search = Search(self.table, FitConfig.of(config, options), _seed(random_state))
+        self.coarse = CoarseSolutions(self.table, FitConfig.of(config, options), _seed(random_state))
         self.fitted: list[tuple[Expression, FittedGP]] = []  # each as it was asked for
         self.failures: list[Failure] = []
 
     def fit(self, expression: Expression | str) -> FittedGP:
         asked = _expression(expression)
-        self.fitted.append((asked, model := _fit(asked, self.table, self.search)))
+        self.fitted.append((asked, model := _fit(asked, self.table, self.coarse)))
         return model
 
     def coarse_score(self, expression: Expression | str) -> float:
         """What a few hundred rows say for an expression: its log posterior there, less the BIC's price of its parameters."""
-        asked, end = _expression(expression), time.monotonic() + _COARSE * (self.search.config.deadline or math.inf)
+        asked, config = _expression(expression), self.coarse.config
+        end = time.monotonic() + config.comparison_share * (config.deadline or math.inf)
         try:
-            best = self.search.solutions(_searched(asked), Budget(end))[0]
+            best = self.coarse.solutions(_searched(asked), Budget(end))[0]
         except (KittError, RuntimeError, ArithmeticError):
             return -math.inf
-        return best.value - 0.5 * len(best.theta) * math.log(len(self.search.table.y))
+        return best.value - 0.5 * len(best.theta) * math.log(len(self.coarse.table.y))
 
     def attempt(self, expression: Expression | str) -> None:
         """What cannot be fitted is reported and left out."""
@@ -261,23 +260,23 @@ def fit_all(
     return [model for _, model in fitter.fitted], fitter.failures
 
 
-def _fit(expression: Expression, table: Table, search: Search) -> FittedGP:
-    config, began = search.config, time.monotonic()
+def _fit(expression: Expression, table: Table, coarse: CoarseSolutions) -> FittedGP:
+    config, began = coarse.config, time.monotonic()
     deadline = config.deadline or math.inf
-    budget = Budget(began + (deadline if search.is_all else _SEARCH * deadline))
+    budget = Budget(began + (deadline if coarse.is_all else config.search_share * deadline))
     words = _searched(expression)
-    starts = search.solutions(words, budget)
+    starts = coarse.solutions(words, budget)
     budget.end = began + deadline
     is_exact = len(table.y) <= config.exact_rows
-    used = table if is_exact else table.rows(config.subset_rows, search.generator("subset"))
+    used = table if is_exact else table.rows(config.subset_rows, coarse.generator("subset"))
     objective = Objective(Expression(words), used, config)
-    solution = starts[0] if search.is_all else search.finish(objective, starts, budget)
+    solution = starts[0] if coarse.is_all else coarse.refine(objective, starts, budget)
     kernel, theta = _ordered(objective.kernel, solution.theta, used.X)
     log_prior = float(objective.prior.log_density(solution.theta))
     notes = tuple(_warnings(kernel, theta, table, objective, solution, budget))
     Z = None
     if not is_exact:
-        Z = choose_inducing(kernel, theta, table.X, config.inducing, search.generator("inducing"))
+        Z = choose_inducing(kernel, theta, table.X, config.inducing, coarse.generator("inducing"))
         notes += (
             f"parameters from {len(used.y)} of {len(table.y)} rows; the posterior on all rows is sparse, "
             f"with {len(Z)} inducing points, and the likelihood its variational bound",

@@ -1,4 +1,4 @@
-"""What a fit maximises: the table, the settings, and the log marginal likelihood with its gradient and its curvature."""
+"""What a fit maximises: the log marginal likelihood, or posterior, with its gradient and its curvature."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ from kitt.language.grammar import Expression
 from kitt.language.kernels import Kernel
 from kitt.language.priors import Parameter, preset
 
-DENSE = 500  # parameters, at most, whose curvature is a matrix
-_FISHER_ROWS = 64  # from which it is estimated
 _BATCH = 64  # likelihoods at a time
-_STEP, _LEAST = 1e-4, 0.1  # of differences of the prior's score; curvature of any parameter
+_STEP = 1e-4  # of differences of the prior's score
 
 # Raw parameters stay in this box, beyond which nothing changes but rounding.
 BOX: dict[Parameter, tuple[float, float]] = {
@@ -37,6 +35,7 @@ class Objective:
     """Log marginal likelihood, with the log prior density added for MAP: to be maximised."""
 
     def __init__(self, expression: Expression, table: Table, config: FitConfig) -> None:
+        self.config = config
         self.kernel, self.table = Kernel(expression, table.X.shape[1]), table
         self.likelihood = Likelihood(self.kernel, table.X, table.y)
         self.prior = FlatPrior.of(preset(config.prior), self.kernel)
@@ -62,10 +61,10 @@ class Objective:
         """
         X = self.table.X
         bend = self.prior.score(theta - _STEP) - self.prior.score(theta + _STEP)
-        information = torch.diag((bend / (2 * _STEP)).clamp_min(0) + _LEAST)
-        if len(theta) > DENSE:
+        information = torch.diag((bend / (2 * _STEP)).clamp_min(0) + self.config.min_curvature)
+        if len(theta) > self.config.dense_parameters:
             return information.inverse()
-        some = X[torch.linspace(0, len(X) - 1, min(len(X), _FISHER_ROWS)).long()]
+        some = X[torch.linspace(0, len(X) - 1, min(len(X), self.config.fisher_rows)).long()]
         information += fisher_information(self.kernel, theta, some) * (len(X) / len(some))
         scale = torch.diagonal(information).rsqrt()
         correlation = information * torch.outer(scale, scale)

@@ -20,8 +20,8 @@ from torch import Tensor
 from kitt.errors import FitError
 from kitt.fitting.ascent import ascend
 from kitt.fitting.config import Budget, DeadlineError, FitConfig
-from kitt.fitting.objective import DENSE, Objective
-from kitt.fitting.starts import Profile, extended, first, ladder
+from kitt.fitting.objective import Objective
+from kitt.fitting.starts import Profile, extended, first, shortened
 from kitt.fitting.table import Table
 from kitt.gp.exact import Posterior, leave_one_out
 from kitt.language.grammar import Expression, Word, parse
@@ -29,12 +29,7 @@ from kitt.language.kernels import Kernel
 from kitt.language.priors import Parameter
 from kitt.threads import threads_for
 
-_SCORED_ROWS = 100  # on which all draws and guesses are compared
-_PATIENCE = 4  # iterations that must together gain more than the tolerance
-_STEPS = 10  # on those rows, of the best starts together
-_TRIED, _TRIAL, _COARSE = 3, 12, 30  # on some of the rows: starts, iterations of each, iterations of the best
-_LOST = 2  # scipy's status when the line search fails: once more from the best point
-_MIRRORS = 3  # times that signs are turned round and the climb goes on
+_LINE_SEARCH_FAILED = 2  # scipy's status: once more from the best point
 _REFERENCE = parse("Matern52")
 
 
@@ -73,7 +68,8 @@ class _Ascent:
     def stop_when_flat(self, intermediate_result: Any) -> None:
         """A few iterations have gained little; twice as many where the gradient is still steep, as along a period."""
         self.trail.append(float(intermediate_result.fun))
-        patience = _PATIENCE if self.best.gradient.abs().max() < 1 else 2 * _PATIENCE
+        usual = self.objective.config.patience
+        patience = usual if self.best.gradient.abs().max() < 1 else 2 * usual
         if len(self.trail) > patience and self.trail[-1 - patience] - self.trail[-1] < self.tolerance:
             raise StopIteration
 
@@ -91,7 +87,7 @@ def maximise(
     ascent = _Ascent(objective, start, tolerance, budget)
     options: dict[str, Any] = {"maxiter": iterations, "gtol": 1e-3}
     setting: dict[str, Any] = {"method": "BFGS", "options": options}
-    if len(start) > DENSE:
+    if len(start) > objective.config.dense_parameters:
         method = "l-bfgs"
     if method == "l-bfgs":
         bounds = list(zip(objective.low.tolist(), objective.high.tolist(), strict=True))
@@ -103,7 +99,7 @@ def maximise(
                 if method == "bfgs":
                     options["hess_inv0"] = objective.inverse_curvature(x).numpy()
                 result = minimize(ascent.negative, x.numpy(), jac=True, callback=ascent.stop_when_flat, **setting)
-                if result.status != _LOST:
+                if result.status != _LINE_SEARCH_FAILED:
                     break
     except DeadlineError:
         return ascent.best
@@ -111,7 +107,8 @@ def maximise(
 
 
 def mirrored(objective: Objective, best: Solution, gain: float, budget: Budget) -> Tensor | None:
-    """With the better sign of each shift: the way of an ascent to the other would lead through infinity, or zero."""
+    """The parameters with the better sign of each shift, which a local optimiser cannot change: between the two signs the
+    likelihood has a barrier."""
     theta, value = best.theta, best.value
     shifts = [i for s in objective.kernel.slots if s.parameter is Parameter.SHIFT for i in range(s.start, s.slice.stop)]
     for i in shifts:
@@ -124,7 +121,7 @@ def mirrored(objective: Objective, best: Solution, gain: float, budget: Budget) 
     return None if value == best.value else theta
 
 
-class Search:
+class CoarseSolutions:
     """Solutions on a subset of the rows, remembered; a sum starts from its first words."""
 
     def __init__(self, table: Table, config: FitConfig, seed: int) -> None:
@@ -133,7 +130,7 @@ class Search:
         generator = self.generator("rows")
         self.table = table.rows(config.coarse_rows, generator)
         self.is_all = len(self.table.y) == len(table.y)
-        self.few = self.table.rows(_SCORED_ROWS, generator)
+        self.few = self.table.rows(config.scored_rows, generator)
         self.found: dict[Expression, list[Solution]] = {}
         self._profile: Profile | None = None
 
@@ -149,7 +146,7 @@ class Search:
             values = kernel.unflatten(self._climb(_REFERENCE, first(word, crude), budget, self.few)[0])
             lengthscale, detail = values["Matern52[0].lengthscale"].clamp(0.05, 50.0), None
             if crude.is_dense:
-                best = self._climb(_REFERENCE, ladder(word, crude), budget, self.table)[0]
+                best = self._climb(_REFERENCE, shortened(word, crude), budget, self.table)[0]
                 detail = kernel.unflatten(best)["Matern52[0].lengthscale"].clamp(1e-3, 50.0)
             self._profile = crude.refined(
                 lengthscale, float(values["Matern52.variance"]), float(values["noise"]), detail
@@ -191,15 +188,16 @@ class Search:
             points = torch.cat([points, objective.clamp(guesses)])
         for start in self._promising(objective, points, budget):
             with suppress(FitError):
-                tried.append(maximise(objective, start, _TRIAL, tolerance, budget))
+                tried.append(maximise(objective, start, self.config.trial_iterations, tolerance, budget))
         if not tried:
             raise FitError(f"{expression} has no finite likelihood at any of {len(starts)} starts: leave it out")
         tried.sort(key=lambda s: -s.value)
         if self.is_all:
-            return [self.finish(Objective(expression, self.table, self.config), tried, budget), *tried[1:]]
-        return [maximise(objective, tried[0].theta, _COARSE - _TRIAL, tolerance, budget), *tried[1:]]
+            return [self.refine(Objective(expression, self.table, self.config), tried, budget), *tried[1:]]
+        more = self.config.coarse_iterations - self.config.trial_iterations
+        return [maximise(objective, tried[0].theta, more, tolerance, budget), *tried[1:]]
 
-    def finish(self, objective: Objective, tried: list[Solution], budget: Budget) -> Solution:
+    def refine(self, objective: Objective, tried: list[Solution], budget: Budget) -> Solution:
         """The best of the first few, on all rows, and of its mirror images."""
         c = self.config
 
@@ -207,7 +205,7 @@ class Search:
             return maximise(objective, theta, c.max_iterations, c.tolerance, budget, c.method)
 
         best = max((climb(s.theta) for s in tried[: c.finished]), key=lambda s: s.value)
-        for _ in range(_MIRRORS):
+        for _ in range(c.sign_changes):
             if (other := mirrored(objective, best, 10 * c.tolerance, budget)) is None:
                 break
             best = max(best, climb(other), key=lambda s: s.value)
@@ -228,14 +226,16 @@ class Search:
             return chosen
         tolerance, box = 20 * self.config.tolerance, (objective.low, objective.high)
         H = torch.stack([objective.inverse_curvature(theta) for theta in chosen])
-        points, values = ascend(evaluate, box, chosen, H, _STEPS, tolerance, lambda: budget.spent)
+        c = self.config
+        limits = c.batch_patience, c.longest_step
+        points, values = ascend(evaluate, box, chosen, H, c.batch_steps, tolerance, lambda: budget.spent, *limits)
         return torch.cat([points[values.argsort(descending=True, stable=True)], chosen])
 
     def _promising(self, objective: Objective, points: Tensor, budget: Budget) -> Tensor:
-        """The best two, and the middle of the prior: a hundred rows can mislead, and that is where others start."""
+        """The best few, and the middle of the prior: a hundred rows can mislead, and that is where others start."""
         ranked = points[objective.scores(points, budget).argsort(descending=True, stable=True)]
         middle = objective.clamp(objective.prior.middle().unsqueeze(0))
-        return torch.cat([_distinct(objective.kernel, ranked, _TRIED - 1), middle])
+        return torch.cat([_distinct(objective.kernel, ranked, self.config.trials - 1), middle])
 
 
 def _distinct(kernel: Kernel, ranked: Tensor, count: int) -> Tensor:

@@ -14,18 +14,13 @@ from itertools import product
 import torch
 from torch import Tensor
 
+from kitt.fitting.config import StartsConfig
 from kitt.language.grammar import Expression, Primitive, Word
 from kitt.language.kernels import Kernel, Slot
 from kitt.language.priors import Cauchy, Context, Distribution, Parameter, Preset
 
 Factor = dict[Parameter, Tensor]  # constrained values (D,) of one factor of a word
-_FREQUENCIES = 256  # of each column's spectrum, and more where columns are few
-_WAVES = 2048  # plane waves tried
-_DENSE_COLUMNS = 2
-_LADDER = (1, 4, 16, 64)  # in so few columns, lengthscales tried are so much shorter than the table
-_WAVE = 0.7  # lengthscale at which Periodic is about a wave
-_SURE = 10.0  # difference of BIC that leaves no doubt
-_MULTIPLES = (2, 3, 4, 5, 6)  # and periods so much longer than that of the highest peak
+STARTS = StartsConfig()
 
 
 @dataclass(frozen=True)
@@ -82,7 +77,7 @@ class Profile:
     @property
     def is_dense(self) -> bool:
         """Of so few columns that rows lie close together, and what is short or comes again can be told."""
-        return self.X.shape[1] <= _DENSE_COLUMNS
+        return self.X.shape[1] <= STARTS.dense_columns
 
     @classmethod
     def of(cls, X: Tensor, y: Tensor, shortest: Tensor, generator: torch.Generator) -> Profile:
@@ -104,7 +99,7 @@ class Profile:
             growth=_correlation(X, residual.abs()),
             periods=1 / frequency,
             strongest=strongest,
-            season=_season(X[:, strongest], rest, peak) if D <= _DENSE_COLUMNS else peak,
+            season=_season(X[:, strongest], rest, peak) if STARTS.dense_columns >= D else peak,
             waves=_plane_waves(X, residual, frequency, generator),
         )
 
@@ -139,7 +134,7 @@ def _correlation(X: Tensor, r: Tensor) -> Tensor:
 def _spectrum(X: Tensor, r: Tensor, shortest: Tensor) -> tuple[Tensor, Tensor]:
     """Highest power of each column and its frequency, from 1.5 waves over the range up to the shortest period."""
     D, span = X.shape[1], (X.amax(0) - X.amin(0)).clamp_min(1e-6)
-    cycles = 1.5 + 0.5 * torch.arange(_FREQUENCIES * max(1, 4 // D), dtype=X.dtype)
+    cycles = 1.5 + 0.5 * torch.arange(STARTS.frequencies * max(1, 4 // D), dtype=X.dtype)
     power = _power(X / span, r, cycles.expand(D, -1))
     power = power.masked_fill(cycles > (span / shortest).clamp_min(1.5)[:, None], 0.0)
     near = cycles[power.argmax(1), None] + torch.linspace(-0.5, 0.5, 21, dtype=X.dtype)
@@ -166,10 +161,10 @@ def _season(x: Tensor, r: Tensor, peak: float) -> float:
 
     whole = torch.tensor([1.0, 2.0], dtype=x.dtype)
     best, least = 1, cost(whole)
-    for multiple in (m for m in _MULTIPLES if 1.5 * m * peak < x.amax() - x.amin()):
+    for multiple in (m for m in STARTS.period_multiples if 1.5 * m * peak < x.amax() - x.amin()):
         further = torch.tensor([k for k in range(1, 2 * multiple) if k != multiple], dtype=x.dtype)
         ours, *between = (cost(torch.cat([whole, (further + shift) / multiple])) for shift in (0.0, -0.5, 0.5))
-        if ours < min(least, *between) - _SURE:
+        if ours < min(least, *between) - STARTS.decisive_bic:
             best, least = multiple, ours
     return best * peak
 
@@ -177,8 +172,8 @@ def _season(x: Tensor, r: Tensor, peak: float) -> float:
 def _plane_waves(X: Tensor, r: Tensor, peaks: Tensor, generator: torch.Generator) -> Tensor:
     """Frequencies (3, D) of the waves cos(2π w·x) that explain most of r: of random ones and one along each column."""
     D = X.shape[1]
-    w = torch.randn(_WAVES, D, generator=generator, dtype=X.dtype)
-    w *= torch.exp(torch.randn(_WAVES, 1, generator=generator, dtype=X.dtype)) * 0.3 / math.sqrt(D)
+    w = torch.randn(STARTS.waves, D, generator=generator, dtype=X.dtype)
+    w *= torch.exp(torch.randn(STARTS.waves, 1, generator=generator, dtype=X.dtype)) * 0.3 / math.sqrt(D)
     w = torch.cat([w, torch.diag(peaks)])
     phase = 2 * math.pi * (w @ X.mT)
     power = (phase.cos() @ r).square() + (phase.sin() @ r).square()
@@ -209,9 +204,12 @@ def _periodic(profile: Profile) -> Iterator[tuple[bool, Factor]]:
     long, smooth = torch.full_like(profile.periods, 8.0), profile.lengthscale * math.pi / 8.0
     peak, season = long.clone(), long.clone()
     peak[profile.strongest], season[profile.strongest] = profile.periods[profile.strongest], profile.season
-    shapes = [(p, torch.where(p == 8.0, smooth, smooth.clamp_min(_WAVE))) for p in (long, peak, profile.periods)]
+    shapes = [
+        (p, torch.where(p == 8.0, smooth, smooth.clamp_min(STARTS.wave_lengthscale)))
+        for p in (long, peak, profile.periods)
+    ]
     if (multiple := profile.season / float(peak[profile.strongest])) > 1.5:  # with as much detail as its harmonic has
-        shapes.append((season, torch.where(season == 8.0, smooth, _WAVE / multiple)))
+        shapes.append((season, torch.where(season == 8.0, smooth, STARTS.wave_lengthscale / multiple)))
     if profile.detail is not None:
         shapes.append((long, profile.detail * math.pi / 8.0))
     for period, lengthscale in shapes:
@@ -263,9 +261,9 @@ def first(word: Word, profile: Profile) -> Tensor:
     return torch.cat([torch.cat([shapes, noise_raw(s2).expand(len(shapes), 1)], 1) for s2 in levels])
 
 
-def ladder(word: Word, crude: Profile) -> Tensor:
+def shortened(word: Word, crude: Profile) -> Tensor:
     """Starts for a word alone whose lengthscales are shorter and shorter."""
-    return torch.cat([first(word, crude.widened(1 / rung)) for rung in _LADDER])
+    return torch.cat([first(word, crude.widened(1 / factor)) for factor in STARTS.shortening])
 
 
 def extended(head: Tensor, word: Word, profile: Profile, residual: Tensor, generator: torch.Generator) -> Tensor:

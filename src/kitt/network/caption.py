@@ -34,11 +34,11 @@ HEADS = ("classifier", "decoder")
 class CaptionConfig:
     """How much of a table the network reads, and how many captions the searches keep."""
 
-    subsets: int = 2  # random subsets of a large table; their log-probabilities are averaged (`kitt bench recovery`)
+    subsets: int = 2  # random subsets of a large table; their log-probabilities are averaged: `kitt bench latency`
     work: float = 0.7e6  # about what one subset may cost, N² (D + 6): a tenth of a second (`kitt bench latency`)
     min_points: int = 64
-    max_points: int = 384  # (`kitt bench latency`)
-    beam: int = 24  # beginnings kept: more finds no likelier captions (`kitt bench recovery`)
+    max_points: int = 384  # `kitt bench latency`
+    beam: int = 24  # beginnings kept; no benchmark is on record
     samples: int = 60  # as in the paper's code
 
 

@@ -22,21 +22,17 @@ RANKINGS = ("prudent", "probability", "expected-loss")
 class RankingConfig:
     """The numbers of the rankings.
 
-    They were chosen by cross-validation on the corpus of `kitt bench costs` (docs/results/costs.jsonl), and where that did
+    Most were chosen by cross-validation on the corpus of `kitt bench costs` (docs/results/costs.jsonl), and where that did
     not decide, by `kitt bench regret` on the UCI tables (docs/training.md, "Choosing by more than probability").
     """
 
-    loss_cap: float = 3.0  # nats per row: a loss above this counts as this much (`kitt bench costs`)
-    trust: float = (
-        0.9  # in the network's probabilities; the rest is for tables unlike its training data (`bench regret`)
-    )
-    improbability_price: float = 0.07  # nats per row that weigh as much as a factor e of probability (`bench regret`)
-    own_loss_weight: float = 0.2  # of a further caption's own loss beside what it adds to earlier ones (`bench costs`)
-    min_relative_probability: float = (
-        0.01  # of the first caption, beside the most probable: so that noise is named White
-    )
-    word_price: float = 0.01  # nats per row that each further word of a sum costs (`bench regret`)
-    min_probability: float = 1e-4  # smaller probabilities of words are alike to the regression (`bench costs`)
+    loss_cap: float = 3.0  # nats per row: a larger loss counts as this much; no benchmark is on record
+    trust: float = 0.9  # in the network's probabilities; the rest is for unusual tables: `bench costs`, `bench regret`
+    improbability_price: float = 0.07  # nats per row, for a factor e of probability: `bench costs`, `bench regret`
+    own_loss_weight: float = 0.2  # of a further caption's own loss beside what it adds: `bench costs`, `bench regret`
+    min_relative_probability: float = 0.01  # of the first caption, to the most probable's: so that noise is named White
+    word_price: float = 0.01  # nats per row that each further word of a sum costs; no benchmark is on record
+    min_probability: float = 1e-4  # smaller ones are alike to the regression; no benchmark is on record
     corpus_rows: tuple[int, int] = (64, 300)  # the fewest and most training rows, and columns, of the tables that the
     corpus_columns: tuple[int, int] = (1, 14)  # regression was learned from: beyond them it is not extrapolated
 

@@ -19,8 +19,8 @@ from kitt.language.fitted_kernel import FittedKernel
 from kitt.language.grammar import WORDS, Expression, Primitive
 from kitt.language.kernels import Slot
 from kitt.language.priors import Parameter
+from kitt.model.suggestion import Suggestion
 from kitt.network.caption import Caption, subsets
-from kitt.suggest import Suggestion
 from kitt.table.scaling import FloatArray, Standardiser
 
 _COUNTS = 0.005  # weight from which a model's warnings matter

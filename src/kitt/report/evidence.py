@@ -10,12 +10,12 @@ import numpy as np
 import torch
 
 from kitt.formatting import number
+from kitt.model.suggestion import Suggestion
 from kitt.network import features
 from kitt.network.caption import subsets
 from kitt.report import figures
 from kitt.report.canvas import Svg
 from kitt.report.figures import Column, Line
-from kitt.suggest import Suggestion
 
 if TYPE_CHECKING:
     from kitt import Explanation

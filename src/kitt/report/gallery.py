@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kitt.formatting import percent
+from kitt.model.suggestion import Suggestion
 from kitt.report import figures
 from kitt.report.canvas import Svg
 from kitt.report.content import LeftOut
 from kitt.report.figures import Column, Curve
-from kitt.suggest import Suggestion
 
 if TYPE_CHECKING:
     from kitt import Explanation

@@ -14,10 +14,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from kitt.files import write_text
 from kitt.formatting import percent
+from kitt.model.suggestion import Suggestion
 from kitt.report import content
 from kitt.report.evidence import evidence
 from kitt.report.gallery import Gallery
-from kitt.suggest import Suggestion
 
 _UNREADABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 

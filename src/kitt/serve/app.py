@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException
 from kitt.errors import KittError
 from kitt.network.checkpoint import bundled, load, read_facts
 from kitt.serve import schemas
-from kitt.serve.desk import Desk, told
+from kitt.serve.handler import Handler, told
 from kitt.serve.jobs import Job, Queue, QueueFullError
 from kitt.serve.security import REPORT_HEADERS, Guard, problem
 from kitt.serve.settings import Settings
@@ -78,7 +78,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _failed)
     app.include_router(_page())
-    app.include_router(_tables(Desk(settings, queue)), prefix="/api")
+    app.include_router(_tables(Handler(settings, queue)), prefix="/api")
     app.include_router(_jobs(queue), prefix="/api")
     return app
 
@@ -163,19 +163,19 @@ def _static(name: str) -> Response:
 # --- tables ---------------------------------------------------------------------------------------------------------------
 
 
-def _tables(desk: Desk) -> APIRouter:
+def _tables(handler: Handler) -> APIRouter:
     router = APIRouter(tags=["tables"])
     asked, fits = schemas.body(schemas.Question), schemas.body(schemas.FitQuestion)
 
     @router.post("/table", response_model=schemas.TableFacts, responses=_REFUSED, openapi_extra=asked)
     async def table(request: Request) -> Any:
         """What a table holds: its columns, missing cells and first rows."""
-        return await desk.describe((await desk.read(request, schemas.Question))[0])
+        return await handler.describe((await handler.read(request, schemas.Question))[0])
 
     @router.post("/suggest", response_model=schemas.Captions, responses=_REFUSED, openapi_extra=asked)
     async def suggest(request: Request) -> Any:
         """Name the kernels of a table, with probabilities, without fitting anything."""
-        return (await desk.suggest(*await desk.read(request, schemas.Question)))[2]
+        return (await handler.suggest(*await handler.read(request, schemas.Question)))[2]
 
     full: dict[int | str, dict[str, Any]] = {429: {"model": schemas.Problem, "description": "The queue is full"}}
 
@@ -184,16 +184,16 @@ def _tables(desk: Desk) -> APIRouter:
     )
     async def fit(request: Request, response: Response) -> Any:
         """Start a job that fits the kernels of a table; it stops if nobody asks for it for a minute."""
-        table, question = await desk.read(request, schemas.FitQuestion)
-        job = desk.queue.submit(table.name, *await desk.suggest(table, question))
+        table, question = await handler.read(request, schemas.FitQuestion)
+        job = handler.queue.submit(table.name, *await handler.suggest(table, question))
         response.headers["Location"] = f"/api/jobs/{job.id}"
-        return _job_facts(job, desk.queue)
+        return _job_facts(job, handler.queue)
 
     @router.get("/models", response_model=list[schemas.ModelFacts], responses={421: _REFUSED[421]})
     def models() -> Any:
         """The trained networks."""
         known = {facts.name: facts for facts in bundled()}
-        used = desk.settings.model
+        used = handler.settings.model
         known.setdefault(used, read_facts(used))
         return [
             {**facts.to_dict(), "name": name, "words": len(facts.words), "is_default": name == used}
@@ -203,7 +203,7 @@ def _tables(desk: Desk) -> APIRouter:
     @router.get("/limits", response_model=schemas.Limits, responses={421: _REFUSED[421]})
     async def limits() -> Any:
         """The largest table that is taken."""
-        return asdict(desk.settings)
+        return asdict(handler.settings)
 
     @router.get("/examples", response_model=list[schemas.ExampleFacts], responses={421: _REFUSED[421]})
     async def examples() -> Any:

@@ -15,9 +15,9 @@ from functools import partial
 from typing import Any, Literal
 
 from kitt.errors import InvalidInputError
+from kitt.model.options import Options
 from kitt.serve import worker
 from kitt.serve.settings import Settings
-from kitt.suggest import Options
 from kitt.table.dataset import Dataset
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]

@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 from kitt.errors import KittError
 from kitt.files import finite
-from kitt.suggest import Options, Suggestion
+from kitt.model.options import Options
+from kitt.model.suggestion import Suggestion
 from kitt.table.dataset import Dataset
 
 SCRIPT, STYLE = "/static/report.js", "/static/report.css"  # the report's, while it is on our page

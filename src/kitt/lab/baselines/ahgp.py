@@ -32,7 +32,7 @@ from kitt.files import replacing
 from kitt.gp.exact import draw, log_marginal_likelihood
 from kitt.lab.baselines.base import FittedMethod, GaussianPredictive, standardised
 from kitt.lab.baselines.exact import Covariance, condition
-from kitt.lab.train import Budget, Progress, RunFolder, use_threads
+from kitt.lab.train import Progress, RunFolder, TrainingBudget, use_threads
 from kitt.network.checkpoint import code_version
 from kitt.network.network import Mask, PaperEncoder, SelfAttention, dense, layer_norm
 from kitt.table.dataset import Dataset
@@ -235,7 +235,9 @@ def _sizes(entries: int, generator: torch.Generator) -> tuple[int, int, int]:
 class Run:
     """A training run: what changes in it, and what it writes to its folder."""
 
-    def __init__(self, settings: Training, config: NetworkConfig, folder: RunFolder, budget: Budget, seed: int) -> None:
+    def __init__(
+        self, settings: Training, config: NetworkConfig, folder: RunFolder, budget: TrainingBudget, seed: int
+    ) -> None:
         self.settings, self.config, self.folder, self.budget = settings, config, folder, budget
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -330,14 +332,14 @@ def train(
     progress: Callable[[Progress], None] | None = None,
 ) -> Path:
     """Train in the folder `out`, or go on there; returns the checkpoint. Budget and folder are as in `kitt.lab.train`."""
-    folder, budget = RunFolder(out), Budget(hours, steps)
+    folder, budget = RunFolder(out), TrainingBudget(hours, steps)
     use_threads(threads)
     with folder.locked():
         state = folder.earlier_state(resume) or {}
         if state and not holds_run(out):
             raise InvalidInputError(f"{out} holds a run of another preset: go on with it without naming one")
         if budget.is_empty:
-            budget = Budget(**state.get("budget", {}))
+            budget = TrainingBudget(**state.get("budget", {}))
         if budget.is_empty:
             raise InvalidInputError("a run needs a budget: give hours or steps")
         run = Run(settings or Training(), config or NetworkConfig(), folder, budget, seed)

@@ -7,7 +7,6 @@ each panel is made twice, first without and then with autograd, so that a graph 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from kitt.errors import FitError
+from kitt.fitting.config import Budget
 from kitt.gp.exact import cholesky, log_marginal_likelihood
 from kitt.language.priors import NOISE_FLOOR
 from kitt.table.scaling import FloatArray
@@ -98,18 +98,19 @@ def loss(kernel: Covariance, X: Tensor, y: Tensor) -> float:
 
 
 @dataclass(frozen=True)
-class Budget:
-    """When to stop L-BFGS. A limit in seconds makes the result depend on the machine; steps do not."""
+class StoppingRule:
+    """When L-BFGS stops. A deadline, which is the `Budget`'s, would make the result depend on the machine; this does not."""
 
     steps: int = 150
-    seconds: float | None = None
     tolerance: float = 1e-6  # smallest gain of a step, in nats per point
 
 
-def maximise_likelihood(kernel: Covariance, X: Tensor, y: Tensor, budget: Budget) -> float:
+def maximise_likelihood(
+    kernel: Covariance, X: Tensor, y: Tensor, stopping: StoppingRule, budget: Budget | None = None
+) -> float:
     """ML-II: moves the kernel's parameters to the best point that L-BFGS meets; its loss per point."""
     parameters = [p for p in kernel.parameters() if p.requires_grad]
-    started, best = time.perf_counter(), (math.inf, parameters_to_vector(parameters).detach().clone())
+    best = math.inf, parameters_to_vector(parameters).detach().clone()
 
     def objective(vector: FloatArray) -> tuple[float, FloatArray]:
         nonlocal best
@@ -127,10 +128,10 @@ def maximise_likelihood(kernel: Covariance, X: Tensor, y: Tensor, budget: Budget
         return value, gradient.numpy()
 
     def stop_in_time(xk: FloatArray) -> None:
-        if budget.seconds is not None and time.perf_counter() - started > budget.seconds:
+        if budget is not None and budget.spent:
             raise StopIteration
 
-    options: Any = {"maxiter": budget.steps, "maxfun": 2 * budget.steps, "ftol": budget.tolerance, "maxcor": 20}
+    options: Any = {"maxiter": stopping.steps, "maxfun": 2 * stopping.steps, "ftol": stopping.tolerance, "maxcor": 20}
     minimize(objective, best[1].numpy(), jac=True, method="L-BFGS-B", callback=stop_in_time, options=options)
     if not math.isfinite(best[0]):
         raise FitError("the kernel cannot be evaluated on these data at its starting values: check them for outliers")

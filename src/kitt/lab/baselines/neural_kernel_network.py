@@ -18,7 +18,7 @@ from scipy.signal import lombscargle
 from torch import Tensor, nn
 
 from kitt.lab.baselines.base import FittedMethod, GaussianPredictive, standardised
-from kitt.lab.baselines.exact import Budget, Covariance, condition, maximise_likelihood, squared_distance
+from kitt.lab.baselines.exact import Covariance, StoppingRule, condition, maximise_likelihood, squared_distance
 from kitt.table.dataset import Dataset
 from kitt.table.scaling import FloatArray
 
@@ -117,7 +117,7 @@ def likely_periods(x: FloatArray, y: FloatArray) -> FloatArray:
 class NeuralKernelNetwork:
     """ML-II from one start, as in the original; the periodic primitives are there if there is a single input."""
 
-    budget: Budget = field(default_factory=Budget)
+    stopping: StoppingRule = field(default_factory=StoppingRule)
 
     def fit(self, train: Dataset, random_state: int) -> FittedMethod:
         started = time.perf_counter()
@@ -126,7 +126,7 @@ class NeuralKernelNetwork:
         generator = torch.Generator().manual_seed(random_state)
         kernel = NetworkKernel(torch.as_tensor(median_scales(X)), periods, generator)
         inputs, outputs = torch.as_tensor(X), torch.as_tensor(y)
-        loss = maximise_likelihood(kernel, inputs, outputs, self.budget)
+        loss = maximise_likelihood(kernel, inputs, outputs, self.stopping)
         predictive = GaussianPredictive(scaling, condition(kernel, inputs, outputs))
         words = "two each of Linear, RBF, rational quadratic" + (" and Periodic" if periods is not None else "")
         seconds = time.perf_counter() - started

@@ -17,7 +17,7 @@ from kitt.errors import InvalidInputError
 from kitt.fitting.config import Budget, FitConfig
 from kitt.fitting.fit import FittedGP, fit
 from kitt.fitting.objective import Objective
-from kitt.fitting.optimise import Search, maximise
+from kitt.fitting.optimise import CoarseSolutions, maximise
 from kitt.fitting.starts import extended
 from kitt.fitting.table import Table
 from kitt.gp.exact import Posterior, leave_one_out
@@ -105,14 +105,14 @@ class _Unshifted(Objective):
 def _fit_unshifted(train: Dataset, config: FitConfig, seed: int) -> FittedMethod:
     """As `fit` does it: the noise starts from the fit without it, first on some rows, then on all."""
     started, table, budget = time.perf_counter(), Table.of(train), Budget()
-    search = Search(table, config, seed)
-    plain, few = Expression(_HETEROSCEDASTIC.words[:1]), search.table
-    head = search.solutions(plain.words, budget)[0].theta
+    coarse_fits = CoarseSolutions(table, config, seed)
+    plain, few = Expression(_HETEROSCEDASTIC.words[:1]), coarse_fits.table
+    head = coarse_fits.solutions(plain.words, budget)[0].theta
     posterior = Posterior.fit(Kernel(plain, train.d), head, few.X, few.y)
     residual = few.y - leave_one_out(posterior, few.y).mean
-    noise, profile = _HETEROSCEDASTIC.words[1], search.profile(budget)
+    noise, profile = _HETEROSCEDASTIC.words[1], coarse_fits.profile(budget)
     coarse = _Unshifted(_HETEROSCEDASTIC, few, config)
-    starts = coarse.clamp(extended(head, noise, profile, residual, search.generator("noise")))
+    starts = coarse.clamp(extended(head, noise, profile, residual, coarse_fits.generator("noise")))
     ranked = starts[coarse.scores(starts, budget).argsort(descending=True)]
     tried = [maximise(coarse, start, 40, 10 * config.tolerance, budget) for start in ranked[: config.starts]]
     fine = _Unshifted(_HETEROSCEDASTIC, table, config)

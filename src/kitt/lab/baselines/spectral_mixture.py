@@ -20,8 +20,8 @@ from kitt.errors import FitError, InvalidInputError
 from kitt.gp.exact import log_marginal_likelihood
 from kitt.lab.baselines.base import FittedMethod, GaussianPredictive, standardised
 from kitt.lab.baselines.exact import (
-    Budget,
     Covariance,
+    StoppingRule,
     condition,
     covariance_matrix,
     maximise_likelihood,
@@ -83,7 +83,7 @@ class SpectralMixture:
     form: Form = "mixture"
     draws: int = 1000
     finalists: int = 3
-    budget: Budget = field(default_factory=Budget)
+    stopping: StoppingRule = field(default_factory=StoppingRule)
 
     def __post_init__(self) -> None:
         if self.form not in ("mixture", "product"):
@@ -99,7 +99,7 @@ class SpectralMixture:
         inputs, outputs = torch.as_tensor(X), torch.as_tensor(y)
         rows = torch.as_tensor(random.permutation(len(X))[:_SCORED_ROWS])
         kernel = self._best(starts, inputs[rows], outputs[rows])
-        loss = maximise_likelihood(kernel, inputs, outputs, self.budget)
+        loss = maximise_likelihood(kernel, inputs, outputs, self.stopping)
         predictive = GaussianPredictive(scaling, condition(kernel, inputs, outputs))
         words = f"spectral mixture of {self.components} components" + (" a column" if self.form == "product" else "")
         details = {"loss": loss, "noise": float(kernel.noise.detach())}
@@ -127,7 +127,7 @@ class SpectralMixture:
     def _best(self, starts: list[SpectralKernel], X: Tensor, y: Tensor) -> SpectralKernel:
         """The most likely of the starts, after a short optimisation of the finalists."""
         finalists = sorted(starts, key=lambda kernel: _score(kernel, X, y))[: self.finalists]
-        short = Budget(steps=50, tolerance=1e-4)
+        short = StoppingRule(steps=50, tolerance=1e-4)
         return min(finalists, key=lambda kernel: maximise_likelihood(kernel, X, y, short))
 
 

@@ -17,11 +17,12 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from kitt.errors import FitError
+from kitt.fitting.config import Budget
 from kitt.fitting.starts import Profile
 from kitt.fitting.table import Table
 from kitt.gp.exact import log_marginal_likelihood
 from kitt.lab.baselines.base import GaussianPredictive
-from kitt.lab.baselines.exact import Budget, Covariance, condition, covariance_matrix, maximise_likelihood
+from kitt.lab.baselines.exact import Covariance, StoppingRule, condition, covariance_matrix, maximise_likelihood
 from kitt.lab.baselines.tree_search import Solved
 from kitt.table.dataset import Dataset
 
@@ -143,20 +144,27 @@ class Columns:
         rows = self.few.X[:_ROWS], self.few.y[:_ROWS]
         starts = list(self._starts(state, parent))
         kernel, theta = SumOfProducts(state), min(starts, key=lambda theta: _loss(state, theta, *rows))
-        return self._maximised(state, kernel, theta, self.few, Budget(40, _left(end), 1e-4), is_final=False)
+        return self._maximised(state, kernel, theta, self.few, StoppingRule(40, 1e-4), end, is_final=False)
 
-    def finish(self, solved: Solved, end: float) -> Solved | None:
+    def refine(self, solved: Solved, end: float) -> Solved | None:
         if time.time() > end:
             return None
-        budget = Budget(100, _left(end), 1e-5)
-        return self._maximised(solved.state, SumOfProducts(solved.state), solved.theta, self.table, budget, True)
+        kernel, stopping = SumOfProducts(solved.state), StoppingRule(100, 1e-5)
+        return self._maximised(solved.state, kernel, solved.theta, self.table, stopping, end, is_final=True)
 
     def _maximised(
-        self, state: Sum, kernel: SumOfProducts, theta: Tensor, table: Table, budget: Budget, is_final: bool
+        self,
+        state: Sum,
+        kernel: SumOfProducts,
+        theta: Tensor,
+        table: Table,
+        stopping: StoppingRule,
+        end: float,
+        is_final: bool,
     ) -> Solved | None:
         vector_to_parameters(theta, kernel.parameters())
         try:
-            loss = maximise_likelihood(kernel, table.X, table.y, budget)
+            loss = maximise_likelihood(kernel, table.X, table.y, stopping, Budget.until(end))
         except FitError:
             return None
         likelihood, n = -loss * len(self.table.y), len(self.table.y)
@@ -210,7 +218,3 @@ def _loss(state: Sum, theta: Tensor, X: Tensor, y: Tensor) -> float:
         return -float(log_marginal_likelihood(covariance_matrix(kernel, X), y))
     except FitError:
         return math.inf
-
-
-def _left(end: float) -> float | None:
-    return None if math.isinf(end) else max(end - time.time(), 0.0)

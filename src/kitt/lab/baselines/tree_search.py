@@ -42,7 +42,7 @@ class Grammar(Protocol):
 
     def coarse(self, state: Any, parent: Solved | None, end: float) -> Solved | None: ...
 
-    def finish(self, solved: Solved, end: float) -> Solved | None: ...
+    def refine(self, solved: Solved, end: float) -> Solved | None: ...
 
     def predictive(self, solved: Solved) -> Predictive: ...
 
@@ -145,7 +145,7 @@ class Climb:
         ranked = sorted(_each(self.language.coarse, tasks, self.settings.jobs), key=lambda solved: solved.bic)
         self.fitted += len(ranked)
         finalists = [(solved, self.end) for solved in ranked[: self.settings.finalists or None]]
-        final = _each(self.language.finish, finalists, self.settings.jobs)
+        final = _each(self.language.refine, finalists, self.settings.jobs)
         best = min(final or (ranked if parent is None else []), key=lambda solved: solved.bic, default=None)
         if best is not None:
             self.levels.append({"best": str(best.state), "bic": best.bic, "tried": len(states)})

@@ -7,7 +7,6 @@ primitive; replace a factor. A child starts from its parent's parameters; those 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
@@ -20,7 +19,7 @@ from kitt.errors import FitError, GrammarError
 from kitt.fitting.config import Budget, FitConfig
 from kitt.fitting.fit import fit
 from kitt.fitting.objective import Objective
-from kitt.fitting.optimise import Search, maximise
+from kitt.fitting.optimise import CoarseSolutions, maximise
 from kitt.fitting.starts import FlatPrior, Profile, extended, first, guesses, noise_raw
 from kitt.fitting.table import Table
 from kitt.gp.exact import Posterior, leave_one_out
@@ -192,10 +191,10 @@ class Words:
         config = FitConfig(prior=settings.prior, objective=settings.objective, coarse_rows=settings.coarse_rows)
         generator = torch.Generator().manual_seed(seed)
         table = Table.of(train).rows(settings.max_rows, generator)
-        search = Search(table, config, seed)
-        profile = search.profile(Budget())
-        fewer = search.table.rows(_ROWS, generator)
-        return cls(train, table, search.table, fewer, profile, config, settings.max_words, seed)
+        coarse_fits = CoarseSolutions(table, config, seed)
+        profile = coarse_fits.profile(Budget())
+        fewer = coarse_fits.table.rows(_ROWS, generator)
+        return cls(train, table, coarse_fits.table, fewer, profile, config, settings.max_words, seed)
 
     def roots(self) -> list[Expression]:
         """RBF first: if time allows for one fit only, it is this."""
@@ -205,7 +204,7 @@ class Words:
         return list(dict.fromkeys(moves(state, self.max_words)))
 
     def coarse(self, state: Expression, parent: Solved | None, end: float) -> Solved | None:
-        budget = _budget(end)
+        budget = Budget.until(end)
         if budget.spent:
             return None
         try:
@@ -232,9 +231,9 @@ class Words:
         old = Kernel(parent.state, self.table.X.shape[1])
         return Heritage(old, parent.theta, self.profile, self.config.prior, generator).starts(state, self.few.y)
 
-    def finish(self, solved: Solved, end: float) -> Solved | None:
+    def refine(self, solved: Solved, end: float) -> Solved | None:
         """On all rows, from the better of the solution on some of them and what that started from."""
-        budget = _budget(end)
+        budget = Budget.until(end)
         objective = Objective(solved.state, self.table, self.config)
         try:
             options = torch.stack([solved.theta, solved.theta if solved.start is None else solved.start])
@@ -260,7 +259,3 @@ class Words:
         own = maximise(objective, solved.theta, self.config.max_iterations, self.config.tolerance, Budget())
         value = model.log_posterior if objective.uses_prior else model.log_marginal_likelihood
         return model if value >= own.value else conditioned(objective.kernel, own.theta, self.table)
-
-
-def _budget(end: float) -> Budget:
-    return Budget(time.monotonic() + end - time.time())

@@ -23,7 +23,7 @@ from kitt.errors import FitError, MissingExtraError
 from kitt.fitting.config import Budget, FitConfig
 from kitt.fitting.fit import fit_all
 from kitt.fitting.objective import Objective
-from kitt.fitting.optimise import Search, Solution
+from kitt.fitting.optimise import CoarseSolutions, Solution
 from kitt.fitting.starts import FlatPrior, extended, first
 from kitt.fitting.table import Table
 from kitt.gp.exact import Posterior, leave_one_out
@@ -112,18 +112,18 @@ def _timed(work: Callable[[], Any]) -> tuple[dict[str, Any], Any]:
 
 def starting_points(table: Table, expression: Expression, config: FitConfig) -> Tensor:
     """The best of our guesses and draws by their likelihood on a hundred rows, (starts, P)."""
-    search, budget, words = Search(table, config, 0), Budget(), expression.words
-    generator, profile = search.generator(expression), search.profile(budget)
+    coarse_fits, budget, words = CoarseSolutions(table, config, 0), Budget(), expression.words
+    generator, profile = coarse_fits.generator(expression), coarse_fits.profile(budget)
     guessed = first(words[0], profile)
     if len(words) > 1:
-        head = search.solutions(words[:-1], budget)[0].theta
+        head = coarse_fits.solutions(words[:-1], budget)[0].theta
         posterior = Posterior.fit(
-            Kernel(Expression(words[:-1]), table.X.shape[1]), head, search.table.X, search.table.y
+            Kernel(Expression(words[:-1]), table.X.shape[1]), head, coarse_fits.table.X, coarse_fits.table.y
         )
-        residual = search.table.y - leave_one_out(posterior, search.table.y).mean
+        residual = coarse_fits.table.y - leave_one_out(posterior, coarse_fits.table.y).mean
         guessed = extended(head, words[-1], profile, residual, generator)
     prior = FlatPrior.of(preset(config.prior), Kernel(expression, table.X.shape[1]))
-    objective = Objective(expression, search.few, config)
+    objective = Objective(expression, coarse_fits.few, config)
     thetas = objective.clamp(torch.cat([guessed, prior.sample(config.draws, generator)]))
     return thetas[objective.scores(thetas, budget).argsort(descending=True)][: config.starts]
 
@@ -131,7 +131,7 @@ def starting_points(table: Table, expression: Expression, config: FitConfig) -> 
 def coarse_solutions(table: Table, expression: Expression, config: FitConfig) -> Tensor:
     """What our search found on some of the rows, (S, P): different optima only."""
     found: list[Solution] = []
-    for solution in Search(table, config, 0).solutions(expression.words, Budget()):
+    for solution in CoarseSolutions(table, config, 0).solutions(expression.words, Budget()):
         if all(abs(solution.value - other.value) > SAME for other in found):
             found.append(solution)
     return torch.stack([solution.theta for solution in found])

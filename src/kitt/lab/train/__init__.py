@@ -1,6 +1,6 @@
 """Learning to caption: `recipes` say what a run is, `step` learns, `loop` repeats, `validate` judges."""
 
-from kitt.lab.train.loop import Budget, Progress, train, use_threads
+from kitt.lab.train.loop import Progress, TrainingBudget, train, use_threads
 from kitt.lab.train.recipes import PRESETS, Optimiser, Sizes, TrainConfig, ValidationSet, recipe
 from kitt.lab.train.runfolder import RunFolder
 from kitt.lab.train.step import draw_batch, losses
@@ -8,12 +8,12 @@ from kitt.lab.train.validate import draw_validation, greedy, score
 
 __all__ = [
     "PRESETS",
-    "Budget",
     "Optimiser",
     "Progress",
     "RunFolder",
     "Sizes",
     "TrainConfig",
+    "TrainingBudget",
     "ValidationSet",
     "draw_batch",
     "draw_validation",

@@ -27,7 +27,7 @@ _WATCHING = {"validation", "save_seconds", "eval_seconds", "log_seconds"}  # no 
 
 
 @dataclass(frozen=True)
-class Budget:
+class TrainingBudget:
     """When a run ends: after hours of wall clock, over all its parts, or steps, whichever is first."""
 
     hours: float | None = None
@@ -64,7 +64,7 @@ class Run:
     """One process's part of a run: the loop, and what is written while it goes on."""
 
     def __init__(
-        self, trainer: Trainer, folder: RunFolder, budget: Budget, progress: Callable[[Progress], None] | None
+        self, trainer: Trainer, folder: RunFolder, budget: TrainingBudget, progress: Callable[[Progress], None] | None
     ) -> None:
         self.trainer, self.folder, self.budget, self.progress = trainer, folder, budget, progress
         self.scores: dict[str, dict[str, float]] = {}
@@ -173,7 +173,7 @@ def train(
     With `resume` a run that `out` holds goes on, with the config and, unless given, the budget it was started with;
     without one, a new run begins.
     """
-    folder, budget = RunFolder(out), Budget(hours, steps)
+    folder, budget = RunFolder(out), TrainingBudget(hours, steps)
     use_threads(threads)
     others = processes()
     with folder.locked() if others.rank == 0 else nullcontext(), torch.random.fork_rng(devices=[]):
@@ -198,8 +198,8 @@ def use_threads(threads: int | None) -> None:
 
 
 def _settle(
-    config: TrainConfig | None, budget: Budget, state: dict[str, Any] | None, folder: RunFolder
-) -> tuple[TrainConfig, Budget]:
+    config: TrainConfig | None, budget: TrainingBudget, state: dict[str, Any] | None, folder: RunFolder
+) -> tuple[TrainConfig, TrainingBudget]:
     """Config and budget of a new run as they are given; an old one goes on as it was started, but may be watched anew."""
     if state is not None:
         earlier = TrainConfig.from_dict(json.loads(state["config"]))
@@ -210,7 +210,7 @@ def _settle(
                 f"the run in {folder.path} has another {', '.join(changed)} than asked for: "
                 "go on with it without naming a preset, or use another folder"
             )
-        return config, Budget(**state["budget"]) if budget.is_empty else budget
+        return config, TrainingBudget(**state["budget"]) if budget.is_empty else budget
     if budget.is_empty:
         raise InvalidInputError("a run needs a budget: give hours or steps")
     return recipe("default") if config is None else config, budget

@@ -1,4 +1,4 @@
-"""The desk that takes questions about tables, in either form, and answers them."""
+"""Reads requests about tables, in either form, and answers them."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
 from kitt.errors import InvalidInputError
+from kitt.model.options import Options
 from kitt.network.checkpoint import bundled
 from kitt.serve import schemas
 from kitt.serve.jobs import Queue
 from kitt.serve.settings import Settings
 from kitt.serve.tables import Table
 from kitt.serve.worker import summarised
-from kitt.suggest import Options, suggest_dataset
+from kitt.suggest import suggest_dataset
 from kitt.table.dataset import Dataset
 
 Q = TypeVar("Q", bound=schemas.Question)
 V = TypeVar("V", bound=BaseModel)
 
 
-class Desk:
-    """Takes questions about tables, a few at a time, and answers them in threads."""
+class Handler:
+    """Reads requests about tables and answers them in threads, a few at a time."""
 
     def __init__(self, settings: Settings, queue: Queue) -> None:
         self.settings, self.queue = settings, queue
