@@ -25,4 +25,4 @@ class MissingExtraError(KittError, ImportError):
     """An optional dependency that is not installed."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs '{package}', which is not installed: pip install 'kitt[{extra}]'")
+        super().__init__(f"{purpose} needs '{package}', which is not installed: pip install 'kitt-gp[{extra}]'")

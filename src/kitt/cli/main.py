@@ -44,7 +44,7 @@ def _show_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        print(f"kitt {version('kitt')}")
+        print(f"kitt {version('kitt-gp')}")
         raise typer.Exit
 
 

@@ -135,7 +135,7 @@ class Model:
         return {
             "format": FORMAT,
             "version": VERSION,
-            "written_by": f"kitt {metadata.version('kitt')}",
+            "written_by": f"kitt {metadata.version('kitt-gp')}",
             "encoding": self.encoding.to_dict(),
             "components": [
                 {

@@ -34,7 +34,7 @@ _OLD_NAMES = {"surprises": "loss_residuals"}  # of extra tensors in checkpoints 
 
 
 def code_version() -> str:
-    return metadata.version("kitt")
+    return metadata.version("kitt-gp")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from kitt.network.caption import Caption, subsets
 from kitt.table.scaling import FloatArray, Standardiser
 
 _COUNTS = 0.005  # weight from which a model's warnings matter
-_LIBRARIES = ("kitt", "torch", "numpy", "scipy")
+_LIBRARIES = ("kitt-gp", "torch", "numpy", "scipy")
 
 
 # --- the answer -----------------------------------------------------------------------------------------------------------

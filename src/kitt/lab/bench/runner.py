@@ -27,7 +27,7 @@ from kitt.errors import InvalidInputError, MissingExtraError
 
 Line = dict[str, Any]  # key, status, result or error, seconds of clock and processor, versions, time
 Report = Callable[[int, int, Line], None]  # cells done, cells in all, the last line
-PACKAGES = ("kitt", "torch", "numpy", "scipy", "scikit-learn")
+PACKAGES = ("kitt-gp", "torch", "numpy", "scipy", "scikit-learn")
 
 
 @dataclass(frozen=True)
