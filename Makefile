@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-exports wheel-test clean help
+.PHONY: demo test test-slow test-all test-exports wheel-test clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -22,11 +22,16 @@ $(VENV)/dev: $(VENV)/base
 demo: $(VENV)/base  ## caption, fit and explain a real table; writes demo-report.html
 	$(BIN)/kitt demo
 
-test: $(VENV)/dev  ## lint, types and tests
+test: $(VENV)/dev  ## lint, types, and all tests but the slow ones
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow'
+
+test-slow: $(VENV)/dev  ## the tests that `make test` leaves out
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m slow
+
+test-all: test test-slow  ## lint, types and all tests
 
 test-exports: $(VENV)/dev  ## the GPflow and GPJax exports, in environments of their own
 	tests/export/environments/run.sh
