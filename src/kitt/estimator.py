@@ -17,6 +17,7 @@ from kitt.model.document import Model
 from kitt.model.options import Options
 from kitt.suggest import suggest_dataset
 from kitt.table.dataset import MIN_ROWS, Dataset, as_dataset
+from kitt.table.frames import as_frame
 from kitt.table.scaling import FloatArray
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
         return kitt.explain(self.model_)
 
     def _dataset(self, X: Any, y: Any) -> Dataset:
+        X = _pandas(X)
         if _has_words(X):
             validate_data(self, X, skip_check_array=True)  # takes down the names
             return as_dataset(X, y)
@@ -135,10 +137,17 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
 
     def _inputs(self, X: Any) -> Any:
         check_is_fitted(self)
+        X = _pandas(X)
         if _has_words(X):
             validate_data(self, X, reset=False, skip_check_array=True)
             return X
         return validate_data(self, X, reset=False, dtype=np.float64)
+
+
+def _pandas(X: Any) -> Any:
+    """A data frame of any library as that of pandas; whatever is no data frame as it is."""
+    frame = as_frame(X)
+    return X if frame is None else frame
 
 
 def _has_words(X: Any) -> bool:

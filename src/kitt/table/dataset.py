@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kitt.errors import InvalidInputError
+from kitt.table.frames import as_frame
 from kitt.table.reading import Notes, Source, column_names, default_names, is_nameless, listed, read_table, refusal
 from kitt.table.scaling import FloatArray
 
@@ -93,15 +94,22 @@ class Dataset:
 
     @classmethod
     def from_frame(
-        cls, df: pd.DataFrame, target: str | None = None, drop_missing: bool = False, exclude: str | Iterable[str] = ()
+        cls, df: Any, target: str | None = None, drop_missing: bool = False, exclude: str | Iterable[str] = ()
     ) -> Dataset:
-        """From a data frame; `target` is the column to predict (default: the last), `exclude` those to ignore."""
-        frame, target = _select(df, target, (exclude,) if isinstance(exclude, str) else tuple(exclude))
+        """From a data frame of pandas, polars or Arrow.
+
+        `target` is the column to predict (default: the last), `exclude` names those to ignore.
+        """
+        whole = as_frame(df)
+        if whole is None:
+            remedy = "pass arrays to Dataset.from_arrays, and files to Dataset.read"
+            raise refusal("a data frame of pandas, polars or Arrow", type(df).__name__, remedy)
+        frame, target = _select(whole, target, (exclude,) if isinstance(exclude, str) else tuple(exclude))
         notes: Notes = ()
         incomplete = frame.isna().any(axis=1).to_numpy()
         if drop_missing and incomplete.any():
             frame = frame[~incomplete]
-            notes = (f"dropped {incomplete.sum()} of {len(df)} rows, which had missing values",)
+            notes = (f"dropped {incomplete.sum()} of {len(whole)} rows, which had missing values",)
         _check_complete(frame, "pass drop_missing=True to drop these rows, exclude the columns, or fill the cells in")
         if len(frame) < MIN_ROWS:
             got = ", ".join([str(len(frame)), *notes])
@@ -125,21 +133,22 @@ class Dataset:
 
 
 def as_dataset(X: Any, y: Any = None, target: str | None = None) -> Dataset:
-    """A Dataset from whatever a user has: arrays, a DataFrame, a file, or a Dataset."""
+    """A Dataset from whatever a user has: arrays, a data frame of any library, a file, or a Dataset."""
     if isinstance(X, Dataset):
         return X
-    if y is not None:
-        names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
-        target = target or str(getattr(y, "name", None) or "y")
-        while names and target in names:
-            target += "_"
-        if names is None:
-            return Dataset.from_arrays(X, y, None, target)
-        return Dataset.from_frame(X.set_axis(names, axis=1).assign(**{target: _column(y, len(X))}), target)
-    if hasattr(X, "columns"):
-        return Dataset.from_frame(X, target)
-    if isinstance(X, str | PathLike) or hasattr(X, "read"):
+    if y is None and (isinstance(X, str | PathLike) or hasattr(X, "read")):
         return Dataset.read(X, target)
+    frame = as_frame(X)
+    if y is not None:
+        target = target or str(getattr(y, "name", None) or "y")
+        if frame is None:
+            return Dataset.from_arrays(X, y, None, target)
+        names = [str(name) for name in frame.columns]
+        while target in names:
+            target += "_"
+        return Dataset.from_frame(frame.set_axis(names, axis=1).assign(**{target: _column(y, len(frame))}), target)
+    if frame is not None:
+        return Dataset.from_frame(frame, target)
     raise InvalidInputError(
         f"expected arrays X and y, or a DataFrame, Dataset or file that holds both; got {type(X).__name__} and no y"
     )
@@ -240,8 +249,11 @@ class Encoding:
             )
         return encoding, tuple(note for _, notes in learned for note in notes)
 
-    def encode(self, table: pd.DataFrame | ArrayLike) -> tuple[FloatArray, Notes]:
-        """X (N, D) for a raw table, with notes. Columns go by name, or by position where they have none."""
+    def encode(self, table: Any) -> tuple[FloatArray, Notes]:
+        """X (N, D) for a raw table, with notes. Columns go by name, or by position where they have none.
+
+        The table is an array, or a data frame of pandas, polars or Arrow.
+        """
         frame, raw = _frame(table), [column.name for column in self.columns]
         names = raw if is_nameless(frame) and frame.shape[1] == len(raw) else column_names(frame)
         _check_unique(names)
@@ -363,10 +375,11 @@ def _select(df: pd.DataFrame, target: str | None, exclude: Sequence[str]) -> tup
     return df.set_axis(names, axis=1)[kept], target
 
 
-def _frame(table: pd.DataFrame | ArrayLike) -> pd.DataFrame:
+def _frame(table: Any) -> pd.DataFrame:
     import pandas as pd
 
-    return table if isinstance(table, pd.DataFrame) else pd.DataFrame(_matrix(table))
+    frame = as_frame(table)
+    return pd.DataFrame(_matrix(table)) if frame is None else frame
 
 
 def _matrix(values: ArrayLike) -> NDArray[Any]:
