@@ -32,7 +32,28 @@ _MANY_COLUMNS = 40
 
 
 def explain(what: FittedGP | Mixture | Model | Suggestion) -> Explanation:
-    """Explain a fitted model; of a mixture, its heaviest GP, with the weights of the others."""
+    """Say what a fitted model found: what each word contributes, on which columns it depends, and how much is noise.
+
+    Parameters
+    ----------
+    what : Suggestion, Model, Mixture or FittedGP
+        Of a mixture of several kernels, the one with the largest weight is explained.
+
+    Returns
+    -------
+    Explanation
+        Printing it gives a paragraph; its attributes and `to_dict` have the numbers.
+
+    Examples
+    --------
+    >>> import numpy as np, kitt
+    >>> x = np.linspace(0, 10, 60)
+    >>> explanation = kitt.explain(kitt.fit("Linear", (x[:, None], 3 * x + np.cos(40 * x)), random_state=0))
+    >>> [str(part.word) for part in explanation.parts]
+    ['Linear']
+    >>> explanation.parts[0].share > 0.9
+    True
+    """
     if isinstance(what, Suggestion):
         return explain(what.fitted)
     if isinstance(what, Model):

@@ -71,7 +71,26 @@ def in_units(mean, variance):
 
 
 def code(fitted: FittedKernel, library: str) -> str:
-    """Source text that defines `kernel`, `noise`, `standardise`, `gp` and `predict`, and needs only the library."""
+    """Write a fitted kernel as source text for another library.
+
+    Parameters
+    ----------
+    fitted : FittedKernel
+    library : {"gpytorch", "botorch", "sklearn", "gpflow", "gpjax"}
+
+    Returns
+    -------
+    str
+        A module that defines `kernel`, `noise`, `standardise`, `gp` and `predict`, and needs numpy and the library only.
+
+    Examples
+    --------
+    >>> import kitt
+    >>> values = {"RBF.variance": 1.0, "RBF[0].lengthscale": (0.5,), "noise": 0.01}
+    >>> kernel = kitt.FittedKernel(kitt.parse("RBF"), values, columns=("x",))
+    >>> [line for line in kitt.export.code(kernel, "sklearn").splitlines() if line.startswith("kernel =")]
+    ['kernel = scale(rbf(lengthscale=[0.5]), variance=1.0)']
+    """
     facts, source = _library(library), Source.of(library)
     kernel = _kernel(fitted, source)
     dims = len(fitted.columns)
@@ -91,7 +110,31 @@ def code(fitted: FittedKernel, library: str) -> str:
 
 
 def live(fitted: FittedKernel, library: str) -> Any:
-    """The kernel as an object of the library, with the fitted values as its trainable parameters."""
+    """Make a fitted kernel an object of another library, with the fitted values as its trainable parameters.
+
+    Parameters
+    ----------
+    fitted : FittedKernel
+    library : {"gpytorch", "botorch", "sklearn", "gpflow", "gpjax"}
+
+    Returns
+    -------
+    object
+        A kernel of that library; it refers to standardised inputs and a standardised target.
+
+    Raises
+    ------
+    MissingExtraError
+        If the library is not installed.
+
+    Examples
+    --------
+    >>> import kitt
+    >>> values = {"RBF.variance": 1.0, "RBF[0].lengthscale": (0.5,), "noise": 0.01}
+    >>> kernel = kitt.FittedKernel(kitt.parse("RBF"), values, columns=("x",))
+    >>> float(kitt.export.live(kernel, "sklearn")([[0.0], [0.5]])[0, 1])  # exp(-1/2)
+    0.6065306597126334
+    """
     facts = _library(library)
     try:
         module = import_module(f"{__name__}.{library}")

@@ -47,11 +47,11 @@ CONFIG = CaptionConfig()
 
 @dataclass(frozen=True)
 class Caption:
-    """An expression, its calibrated probability, and the expected loss in nats a point of choosing it (None: unknown)."""
+    """An expression, its calibrated probability, and what choosing it is expected to cost."""
 
     expression: Expression
     probability: float
-    expected_loss: float | None = None
+    expected_loss: float | None = None  # against the best word, in nats per row; None if the checkpoint has no losses
 
     def __str__(self) -> str:
         return f"{self.expression} ({self.probability:.1%})"
@@ -59,16 +59,39 @@ class Caption:
 
 @dataclass(frozen=True)
 class Captions:
-    """What the network says about a table."""
+    """What the network says about a table; iterating over it gives the captions, best first.
 
-    ranked: tuple[Caption, ...]  # best first, by the chosen ranking
-    words: tuple[float, ...]  # calibrated probability of each of the 34 words, by the classifier
+    Attributes
+    ----------
+    ranked : tuple of Caption
+        The captions, best first, by the ranking that was asked for. Each has an `expression`, a `probability` and an
+        `expected_loss` in nats per row.
+    words : tuple of float
+        The calibrated probability of each of the 34 words, in the order of `kitt.WORDS`.
+    rows_seen : int
+        How many rows the network read; of a large table it reads random subsets.
+    strangeness : float or None
+        How unlike the training data the table is, relative to the 99 % quantile of training data: above 1 is strange.
+    roughness : tuple of float or None
+        The network's guess of each column's inverse lengthscale.
+    noise : float or None
+        The network's guess of the share of noise in the variance of the target.
+
+    Examples
+    --------
+    >>> import numpy as np, kitt
+    >>> x = np.linspace(0, 10, 100)
+    >>> captions = kitt.caption(x[:, None], np.sin(5 * x), k=2)
+    >>> len(captions), captions.best == captions.ranked[0], len(captions.words)
+    (2, True, 34)
+    """
+
+    ranked: tuple[Caption, ...]
+    words: tuple[float, ...]
     rows_seen: int
-    strangeness: (
-        float | None
-    )  # how unlike the prior, relative to the 99 % quantile of its own draws: above 1 is strange
-    roughness: tuple[float, ...] | None  # the network's guess of each column's inverse lengthscale
-    noise: float | None  # and of the share of noise in the variance
+    strangeness: float | None
+    roughness: tuple[float, ...] | None
+    noise: float | None
 
     def __iter__(self) -> Iterator[Caption]:
         return iter(self.ranked)
@@ -78,10 +101,12 @@ class Captions:
 
     @property
     def best(self) -> Caption:
+        """The first caption."""
         return self.ranked[0]
 
     @property
     def is_strange(self) -> bool:
+        """Whether the table is unlike what the network was trained on, so that its captions are less reliable."""
         return self.strangeness is not None and self.strangeness > 1
 
 
@@ -97,7 +122,43 @@ def caption(
     random_state: int = 0,
     config: RankingConfig = RANKING,
 ) -> Captions:
-    """The k best captions of a table (raw units), by the classifier (single words) or the decoder (sums)."""
+    """Ask the network for the kernels of a table, without fitting anything.
+
+    Parameters
+    ----------
+    X : array of shape (N, D)
+        Inputs in raw units; `kitt.Dataset` turns other tables into numbers.
+    y : array of shape (N,)
+        The target in raw units.
+    k : int
+        How many captions to return.
+    model : str or LoadedModel
+        The checkpoint of the network: a bundled name, "default" or "paper", or a file.
+    head : {"decoder", "classifier"}
+        The decoder says sums of up to three words, the classifier single words.
+    search : {"beam", "greedy", "sample"}
+        How the decoder's captions are searched.
+    ranking : {"prudent", "expected-loss", "probability"}
+        How captions are ranked: by probability, as in the paper; so that the best of the k is expected to lose little
+        against the best word; or the latter with a penalty on improbable captions.
+    random_state : int
+        Seed of the subsets of a large table and of sampling.
+    config : RankingConfig
+        The constants of the rankings.
+
+    Returns
+    -------
+    Captions
+
+    Examples
+    --------
+    >>> import numpy as np, kitt
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(100, 2))
+    >>> captions = kitt.caption(X, X @ [2.0, -1.0], head="classifier", ranking="probability")
+    >>> print(captions.best.expression)
+    Linear
+    """
     options = {"head": head, "search": search, "ranking": ranking, "random_state": random_state}
     return caption_tables([(X, y)], k, model=model, config=config, **options)[0]  # type: ignore[arg-type]
 

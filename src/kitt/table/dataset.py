@@ -34,10 +34,39 @@ DATE_FORMATS = (
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A regression table in numbers, and how it became that."""
+    """A regression table in numbers, with the treatment of its columns.
 
-    X: FloatArray  # (N, D), read-only
-    y: FloatArray  # (N,), read-only
+    It is made by `from_arrays`, `from_frame` or `read`.
+
+    Attributes
+    ----------
+    X : array of shape (N, D), read-only
+    y : array of shape (N,), read-only
+    names : tuple of str
+        Names of the columns of X. A text column with three levels has three of them, such as ``colour=red``.
+    target : str
+        Name of the target.
+    encoding : Encoding
+        How each column of the table became numbers; `encoding.encode` does the same with new rows.
+    notes : tuple of str
+        What was done to the table, in sentences for its owner.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from kitt import Dataset
+    >>> frame = pd.DataFrame({"size": range(8), "colour": ["red", "blue"] * 4, "price": range(3, 11)})
+    >>> dataset = Dataset.from_frame(frame, target="price")
+    >>> dataset.names
+    ('size', 'colour=red')
+    >>> dataset.X[:2].tolist()
+    [[0.0, 1.0], [1.0, 0.0]]
+    >>> dataset.notes
+    ("column 'colour': text with 2 levels, as 0/1 in colour=red",)
+    """
+
+    X: FloatArray
+    y: FloatArray
     names: tuple[str, ...]
     target: str
     encoding: Encoding
@@ -50,17 +79,21 @@ class Dataset:
             object.__setattr__(self, field, array)
         if self.y.ndim != 1 or self.X.shape != (len(self.y), len(self.names)):
             shapes = f"X of shape {self.X.shape} and y of shape {self.y.shape}"
-            raise refusal(f"shapes (N, {len(self.names)}) and (N,)", shapes, "one row a point, one name a column")
+            raise refusal(
+                f"shapes (N, {len(self.names)}) and (N,)", shapes, "pass one row per point and one name per column"
+            )
         if not (np.isfinite(self.X).all() and np.isfinite(self.y).all()):
             raise refusal("finite numbers in X and y", "missing or infinite ones", "remove those rows")
         _check_unique((*self.names, self.target))
 
     @property
     def n(self) -> int:
+        """Number of rows."""
         return self.X.shape[0]
 
     @property
     def d(self) -> int:
+        """Number of columns of X."""
         return self.X.shape[1]
 
     def rows(self, index: Any) -> Dataset:
@@ -76,13 +109,29 @@ class Dataset:
         target: str = "y",
         drop_missing: bool = False,
     ) -> Dataset:
-        """From X (N, D) and y (N,) or (N, 1); the columns are called x1..xD unless named."""
+        """Make a Dataset from arrays.
+
+        Parameters
+        ----------
+        X : array of shape (N, D)
+        y : array of shape (N,) or (N, 1)
+        names : sequence of str, optional
+            Names of the columns; without them they are called x1, ..., xD.
+        target : str
+            Name of the target.
+        drop_missing : bool
+            Leave out rows with missing values, which otherwise are an error.
+
+        Returns
+        -------
+        Dataset
+        """
         inputs, outputs = _matrix(X), _array(y, "y")
         n, d = inputs.shape
         if outputs.ndim == 2 and outputs.shape[1] == 1:
             outputs = outputs[:, 0]
         if outputs.ndim != 1:
-            raise refusal("y of shape (N,)", f"shape {outputs.shape}", "pass one number a row")
+            raise refusal("y of shape (N,)", f"shape {outputs.shape}", "pass one number per row")
         if len(outputs) != n:
             raise refusal("as many values in y as rows in X", f"{len(outputs)} and {n}", "take both from one table")
         names = default_names(d + 1)[:-1] if names is None else names
@@ -96,9 +145,21 @@ class Dataset:
     def from_frame(
         cls, df: Any, target: str | None = None, drop_missing: bool = False, exclude: str | Iterable[str] = ()
     ) -> Dataset:
-        """From a data frame of pandas, polars or Arrow.
+        """Make a Dataset from a data frame.
 
-        `target` is the column to predict (default: the last), `exclude` names those to ignore.
+        Parameters
+        ----------
+        df : data frame of pandas, polars, Arrow, or another library that narwhals knows
+        target : str, optional
+            The column to predict; without it, the last one.
+        drop_missing : bool
+            Leave out rows with missing values, which otherwise are an error.
+        exclude : str or iterable of str
+            Columns to ignore.
+
+        Returns
+        -------
+        Dataset
         """
         whole = as_frame(df)
         if whole is None:
@@ -123,7 +184,20 @@ class Dataset:
     def read(
         cls, source: Source, target: str | None = None, drop_missing: bool = False, exclude: str | Iterable[str] = ()
     ) -> Dataset:
-        """From a file (see `read_table`); the options are those of `from_frame`."""
+        """Make a Dataset from a file.
+
+        Parameters
+        ----------
+        source : str, path or open file
+            CSV or its relatives, or Parquet, gzipped or not; ``"-"`` is standard input. Separator, decimal mark and
+            header are recognised from the content.
+        target, drop_missing, exclude
+            As in `from_frame`.
+
+        Returns
+        -------
+        Dataset
+        """
         frame, notes = read_table(source)
         dataset = cls.from_frame(frame, target, drop_missing, exclude)
         return replace(dataset, notes=notes + dataset.notes)
@@ -385,7 +459,7 @@ def _frame(table: Any) -> pd.DataFrame:
 def _matrix(values: ArrayLike) -> NDArray[Any]:
     matrix = _array(values, "X")
     if matrix.ndim != 2:
-        remedy = "for a single input column pass X.reshape(-1, 1)" if matrix.ndim == 1 else "pass one row a point"
+        remedy = "for a single input column pass X.reshape(-1, 1)" if matrix.ndim == 1 else "pass one row per point"
         raise refusal("X of shape (N, D), 2-D", f"shape {matrix.shape}", remedy)
     return matrix
 
