@@ -174,7 +174,7 @@ def test_a_missing_library_is_named(monkeypatch, library: str) -> None:
     for module in [name for name in sys.modules if name.startswith(("kitt.report.", f"{library}."))]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(MissingExtraError, match=rf"'{library}.*kitt\[report\]"):
+    with pytest.raises(MissingExtraError, match=rf"'{library}.*kitt-gp\[report\]"):
         _ = kitt.report.write_report
 
 

@@ -235,9 +235,9 @@ def predict(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV file; without it, standard output.")] = None,
     quantiles: Annotated[str, typer.Option(help="Levels, with commas between.")] = "0.05,0.95",
     function: Annotated[bool, typer.Option("--function", help="Of the function, without observation noise.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON line a row instead of CSV.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON line per row instead of CSV.")] = False,
 ) -> None:
-    """Predict new rows: mean, standard deviation and quantiles, one line a row."""
+    """Predict new rows: mean, standard deviation and quantiles, one line per row."""
     import pandas as pd
 
     from kitt.model.document import load

@@ -1,4 +1,4 @@
-"""The numbers of an explanation as a short paragraph, no more certain than they are."""
+"""The numbers of an explanation as a short paragraph, which says where they are uncertain."""
 
 from __future__ import annotations
 

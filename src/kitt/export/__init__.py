@@ -1,8 +1,8 @@
 """Fitted kernels for other libraries: live objects, and source text that runs without this package.
 
-Every library has a file here with the same names in it: one per primitive, `scale`, the two noise words, `gp` and
-`predict`. So a fitted kernel is one expression in these names, the same for all libraries; `live` evaluates it in the
-file, and `code` writes it below the part of the file that it needs.
+There is one module per library, and all of them define the same names: one per primitive, `scale`, the two noise words,
+`gp` and `predict`. A fitted kernel is therefore one expression in these names, the same for all libraries. `live` evaluates
+the expression in the module; `code` writes it below those definitions of the module that it uses.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["LIBRARIES", "code", "live"]
 class Library:
     title: str
     extra: str
-    preamble: str = ""  # a statement that a script may make and a package may not
+    preamble: str = ""  # a statement with process-wide effect, which only a script may contain
 
 
 LIBRARIES = {

@@ -1,7 +1,7 @@
-"""A kernel with its numbers: an expression, its parameters, and the table they refer to; and the file users keep of it.
+"""A kernel with the values of its parameters and the table that they refer to, and its JSON file.
 
-The file is JSON, described formula by formula in `schemas/kernel-1.json`. It names no library, so it can be read
-without this one, and a file written today keeps loading: a new format gets a new version, and version 1 its reader.
+The file is described, with all formulas, in `schemas/kernel-1.json`. It refers to no library, so it can be read without
+this one. Files that are written today can always be read: a new format gets a new version, and version 1 keeps its reader.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The language of kernels: eight primitives, 34 words (a primitive or a product of two), sums of distinct words.
 
 An `Expression` is what KITT says about a table. Its text form is canonical on output (``Linear*RBF + Periodic``) and
-forgiving on input (``per + rbf × lin``). Nothing here knows a number: parameters live in `kernels`, files in `fitted`.
+tolerant on input (``per + rbf × lin``). This module has no parameters: they are in `kernels`, and files in `fitted_kernel`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Primitive(Enum):
 
     @property
     def is_bandwidth(self) -> bool:
-        """Has lengthscales that shrink in a product (paper, supplement, Priors): RBF, the Materns and Periodic."""
+        """Whether its lengthscales shrink in a product (paper, supplement, Priors): RBF, the Materns and Periodic."""
         return self not in (Primitive.LINEAR, Primitive.COSINE, Primitive.WHITE)
 
 
@@ -84,12 +84,12 @@ class Word:
 
     @property
     def index(self) -> int:
-        """Place in `WORDS`: the integer the networks use."""
+        """The position in `WORDS`, which is the integer that the networks use."""
         return _INDEX[self]
 
     @property
     def is_noise(self) -> bool:
-        """Zero between different points: White and Linear*White."""
+        """Whether the covariance between different points is zero: White and Linear*White."""
         return Primitive.WHITE in self.factors
 
     @property

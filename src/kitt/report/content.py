@@ -38,7 +38,7 @@ class Candidate:
     is_plain: bool
     probability: float | None  # of the network; None: it did not name this one
     weight: float = 0.0
-    gain: float | None = None  # log density of left-out rows over that of the plain kernel, nats a row
+    gain: float | None = None  # log density of left-out rows minus that of the plain kernel, in nats per row
     error: float | None = None  # its standard error
     failure: str = ""
 
@@ -70,7 +70,7 @@ def plain(suggestion: Suggestion) -> FittedGP | None:
 
 
 def gain_over_plain(suggestion: Suggestion) -> tuple[float, float] | None:
-    """Of the average of all kernels: log density of left-out rows over that of the plain one, and its standard error."""
+    """Log density of left-out rows under the mixture minus that under the plain kernel, with its standard error."""
     reference = plain(suggestion)
     return None if reference is None else _gain(left_out(suggestion).log_density, reference)
 
@@ -220,7 +220,7 @@ def seen(suggestion: Suggestion) -> str:
 
 
 def settings(suggestion: Suggestion, seconds: float) -> Iterator[tuple[str, str]]:
-    """Everything needed to do it again; `seconds` were spent on the report."""
+    """Everything that is needed to reproduce the fit; `seconds` is the time that the report took."""
     options = suggestion.options
     versions = ", ".join(f"{library} {metadata.version(library)}" for library in _LIBRARIES)
     yield "versions", f"{versions}, Python {platform.python_version()}"

@@ -1,4 +1,4 @@
-"""The fit of a suggestion, drawn: what is evaluated where, and which columns are shown."""
+"""Figures of the fit of a suggestion: where it is evaluated, and which columns are shown."""
 
 from __future__ import annotations
 

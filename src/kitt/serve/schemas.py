@@ -31,7 +31,7 @@ class FitQuestion(Question):
 
 
 class Columns(BaseModel):
-    columns: dict[str, list[Cell]] = Field(description="Column name to its values, one a row.")
+    columns: dict[str, list[Cell]] = Field(description="Column name to its values, one per row.")
 
 
 class TableColumn(BaseModel):

@@ -1,4 +1,4 @@
-"""The table: turning its columns into numbers, and the one standardisation.
+"""A table becomes numbers.
 
 file -> `reading.read_table` -> data frame -> `Encoding` (how columns become numbers) -> `Dataset` (X, y) -> `Standardiser`.
 """
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-MIN_ROWS = 8  # fewer points say nothing about a kernel
-MAX_LEVELS = 20  # text with more levels is no category
+MIN_ROWS = 8  # with fewer rows nothing is fitted
+MAX_LEVELS = 20  # a text column with more levels is refused
 DATE_FORMATS = (
     "ISO8601",
     *(day + time for day in ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y") for time in ("", " %H:%M", " %H:%M:%S")),
@@ -49,7 +49,7 @@ class Dataset:
     encoding : Encoding
         How each column of the table became numbers; `encoding.encode` does the same with new rows.
     notes : tuple of str
-        What was done to the table, in sentences for its owner.
+        What was done to the table, as sentences for the user.
 
     Examples
     --------
@@ -284,7 +284,7 @@ class Column:
         return column, notes
 
     def encode(self, series: pd.Series) -> tuple[FloatArray, Notes]:
-        """The column's share of X, (N, len(outputs)), with a note on levels never seen before."""
+        """The columns of X that stand for this column, (N, len(outputs)), with a note on levels not seen before."""
         import pandas as pd
 
         if self.kind == "levels":
