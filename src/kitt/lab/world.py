@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from kitt.errors import InvalidInputError
+from kitt.table.scaling import FloatArray
 
 EQUALLY_SPACED = 0.4  # share of the data sets with a single column in which that column is time
 MIN_ROWS = 60  # of a table whose rows are inputs
@@ -26,13 +27,18 @@ _CONSTANT = 1e-9  # a standard deviation that counts as none
 # --- inputs ----------------------------------------------------------------------------------------------------------
 
 
+def read_numbers(path: Path) -> FloatArray:
+    """The columns of a CSV file that are numbers throughout, (rows, columns)."""
+    values = np.genfromtxt(path, delimiter=",", skip_header=1, ndmin=2)
+    return values[:, np.isfinite(values).all(0)]
+
+
 @lru_cache(maxsize=4)
 def read_inputs(folder: str) -> tuple[Tensor, ...]:
     """The numeric columns of every CSV file of a folder, each standardised, as tensors (rows, columns)."""
     tables = []
     for path in sorted(Path(folder).glob("*.csv")):
-        values = np.genfromtxt(path, delimiter=",", skip_header=1, ndmin=2)
-        values = values[:, np.isfinite(values).all(0)]
+        values = read_numbers(path)
         values = values[:, values.std(0) > 0] if values.size else values
         if len(values) >= MIN_ROWS and values.shape[1]:
             tables.append(torch.from_numpy((values - values.mean(0)) / values.std(0)))

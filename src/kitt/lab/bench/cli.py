@@ -234,6 +234,24 @@ def costs(
 
 
 @app.command()
+def losses(
+    data: Annotated[Path | None, typer.Option("--data", help="Folder of CSV files; without it, KITT_DATA_DIR.")] = None,
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder of the corpus; tasks that it holds are not made again.")
+    ] = Path("losses"),
+    count: Annotated[int, typer.Option(help="Seeds that are tried; about one in five makes no task.", min=1)] = 10_000,
+    first: Annotated[int, typer.Option(help="The first seed.", min=0)] = 0,
+    jobs: Jobs = 1,
+) -> None:
+    """Real tasks, made of the columns of tables: what every word and some sums predict there. See `kitt advise`."""
+    from kitt.lab.bench.losses import run_losses
+
+    print_rows(
+        [run_losses(data, out, range(first, first + count), plan_of(jobs, "loky", None, False))], False, "losses"
+    )
+
+
+@app.command()
 def latency(
     data: Data = None,
     tables: Tables = None,
