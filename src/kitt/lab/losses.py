@@ -85,7 +85,8 @@ def _fit_task(data: str, task: Task, seed: int) -> list[QuickFit]:
         fitter = QuickFitter(data_of(data, task), seed)
     except (KittError, RuntimeError, ArithmeticError):
         return []
-    fits, singles = [], {}
+    fits: list[QuickFit | None] = []
+    singles: dict[Word, QuickFit] = {}
     for word in WORDS:
         if (fit := fitter.word(word)) is None:
             continue

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from kitt.lab.bench.real_cli import app as real_app
 from kitt.lab.bench.show import (
     chosen,
     console,
@@ -23,6 +24,8 @@ from kitt.lab.bench.show import (
 )
 
 app = typer.Typer(help="Measure KITT and the methods it is compared with.", no_args_is_help=True, add_completion=False)
+
+app.add_typer(real_app)
 
 Data = Annotated[Path | None, typer.Option("--data", help="Directory of the tables; without it, KITT_DATA_DIR.")]
 Tables = Annotated[str | None, typer.Option("--tables", help="Some of the tables, by name, with commas between.")]
@@ -231,24 +234,6 @@ def costs(
     cells = c.cost_cells(range(count), settings_of(options or []))
     lines = run_cells(cells, out, plan_of(jobs, backend, scheduler, True))
     print_rows(c.summary(lines), as_json, "loss against the best word, nats a test row")
-
-
-@app.command()
-def losses(
-    data: Annotated[Path | None, typer.Option("--data", help="Folder of CSV files; without it, KITT_DATA_DIR.")] = None,
-    out: Annotated[
-        Path, typer.Option("--out", help="Folder of the corpus; tasks that it holds are not made again.")
-    ] = Path("losses"),
-    count: Annotated[int, typer.Option(help="Seeds that are tried; about one in five makes no task.", min=1)] = 10_000,
-    first: Annotated[int, typer.Option(help="The first seed.", min=0)] = 0,
-    jobs: Jobs = 1,
-) -> None:
-    """Real tasks, made of the columns of tables: what every word and some sums predict there. See `kitt advise`."""
-    from kitt.lab.bench.losses import run_losses
-
-    print_rows(
-        [run_losses(data, out, range(first, first + count), plan_of(jobs, "loky", None, False))], False, "losses"
-    )
 
 
 @app.command()
