@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from kitt.lab.bench.real_cli import app as real_app
 from kitt.lab.bench.show import (
     chosen,
     console,
@@ -23,6 +24,8 @@ from kitt.lab.bench.show import (
 )
 
 app = typer.Typer(help="Measure KITT and the methods it is compared with.", no_args_is_help=True, add_completion=False)
+
+app.add_typer(real_app)
 
 Data = Annotated[Path | None, typer.Option("--data", help="Directory of the tables; without it, KITT_DATA_DIR.")]
 Tables = Annotated[str | None, typer.Option("--tables", help="Some of the tables, by name, with commas between.")]
