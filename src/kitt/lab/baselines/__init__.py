@@ -59,6 +59,7 @@ METHODS: dict[str, Entry] = {
     "spectral-mixture": Entry("spectral_mixture", "SpectralMixture"),
     "spectral-mixture-product": Entry("spectral_mixture", "SpectralMixture", {"form": "product"}),
     "deep-kernel": Entry("deep_kernel", "DeepKernel"),
+    "seasonal-naive": Entry("seasonal_naive", "SeasonalNaive"),
     "sklearn-gp": Entry("outsiders", "SklearnGP"),
     "gradient-boosting": Entry("outsiders", "GradientBoosting"),
     "gradient-boosting-noise": Entry("outsiders", "GradientBoosting", {"noise": "boosted"}),

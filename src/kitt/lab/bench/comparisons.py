@@ -74,10 +74,13 @@ def difference(measure: str) -> Number:
     return lambda own, other: own[measure] - other[measure]
 
 
+def log_of(error: float) -> float:
+    """A perfect prediction counts as one of the smallest error there is."""
+    return math.log(max(error, np.finfo(float).tiny))
+
+
 def log_ratio(measure: str) -> Number:
-    """Of two positive numbers; a perfect prediction counts as one of the smallest error there is."""
-    least = np.finfo(float).tiny
-    return lambda own, other: math.log(max(own[measure], least)) - math.log(max(other[measure], least))
+    return lambda own, other: log_of(own[measure]) - log_of(other[measure])
 
 
 def bootstrap_interval(count: int, statistic: Callable[[Any], float], draws: int = DRAWS) -> tuple[float, float]:
@@ -153,12 +156,9 @@ def comparisons(
     """Every method of the lines against one: of the same lines, or of others, such as those of an older commit."""
     found, failed = by_method(lines, rows)
     others = found if against is None else by_method(against, rows)[0]
-    if reference not in others:
-        there = ", ".join(others) or "no method"
-        raise InvalidInputError(f"no lines of the reference '{reference}' with {rows} rows: there are some of {there}")
-    timed = found.get(TIMED, {})
-    shared = {method: own for method, own in found.items() if own.keys() & others[reference].keys()}
-    return [compare(m, own, others[reference], timed, failed.get(m, 0)) for m, own in shared.items()]
+    own_reference, timed = others.get(reference, {}), found.get(TIMED, {})
+    shared = {method: own for method, own in found.items() if own.keys() & own_reference.keys()}
+    return [compare(m, own, own_reference, timed, failed.get(m, 0)) for m, own in shared.items()]
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
@@ -182,10 +182,16 @@ HEAD = (
 def comparison_grids(
     lines: Sequence[Line], reference: str = TIMED, against: Sequence[Line] | None = None
 ) -> list[Grid]:
-    """A table for each number of training rows."""
+    """A table for each number of training rows of which there are lines of the reference."""
+    found_by_size = {rows: comparisons(lines, rows, reference, against) for rows in sizes(lines)}
+    if not any(found_by_size.values()):
+        there = dict.fromkeys(label(line["key"]) for line in (lines if against is None else against))
+        raise InvalidInputError(
+            f"no lines of the reference '{reference}' on the same tables: there are some of {', '.join(there) or 'none'}; "
+            "choose one of them with --reference, or run the reference too"
+        )
     grids = []
-    for rows in sizes(lines):
-        found = comparisons(lines, rows, reference, against)
+    for rows, found in ((rows, found) for rows, found in found_by_size.items() if found):
         older = "" if against is None else " of the other file"
         title = (
             f"Atlas, at most {rows} training rows. NLPD less that of {reference}{older}, nats per test row: mean without "

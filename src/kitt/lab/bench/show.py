@@ -71,10 +71,10 @@ def print_scores(lines: Sequence[Line]) -> None:
     from kitt.lab.bench.tables import score_grid
 
     for measure in ("nlpd", "rmse"):
-        _print_grid(score_grid(lines, measure))
+        print_grid(score_grid(lines, measure))
 
 
-def _print_grid(grid: Any) -> None:
+def print_grid(grid: Any) -> None:
     shown = Table(*grid.head, title=grid.title)
     for row in grid.rows:
         shown.add_row(*row)
