@@ -82,6 +82,11 @@ def sources(
         )
     wanted = known if names is None else set(names)
     chosen = [entry for entry in found if entry.name in wanted and half in (None, entry.number % 2)]
+    if not chosen:
+        raise InvalidInputError(
+            f"expected a {kind} with at least {LEAST_SHARE * rows:.0f} rows in '{directory}', got none: lower --rows, or "
+            "take the other half"
+        )
     return [Source(entry.name, directory / kind / f"{entry.name}.csv") for entry in chosen]
 
 

@@ -7,6 +7,7 @@ to each table, quickly, and the network's captions in cells of their own, so tha
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -159,7 +160,8 @@ def mixture_nlpd(components: Sequence[Component], train: Dataset, test: Dataset)
     if w[-1] < CONFIG.tail_weight:
         w[:-1] *= (1 - CONFIG.tail_weight) / (1 - w[-1])
         w[-1] = CONFIG.tail_weight
-    return -float(np.mean(logsumexp(np.stack([c.test for c in every], 1), axis=1, b=w)))
+    densities = np.stack([c.test for c, weight in zip(every, w, strict=True) if weight > 0], 1)
+    return -float(np.mean(logsumexp(densities + np.log(w[w > 0]), axis=1)))
 
 
 # --- ways of choosing ------------------------------------------------------------------------------------------------
@@ -249,11 +251,11 @@ def captured(who: str, choose: Callable[[Case], float], found: Mapping[str, Sequ
     def share(rows: Any) -> float:
         counted = rows[possible[rows] >= CONFIG.possible]
         gained = np.clip(own[counted], -CONFIG.cap, CONFIG.cap).sum()
-        return float(gained / np.minimum(possible[counted], CONFIG.cap).sum()) if len(counted) else float("nan")
+        return float(gained / np.minimum(possible[counted], CONFIG.cap).sum()) if len(counted) else math.nan
 
     def elsewhere(rows: Any) -> float:
         others = rows[possible[rows] < CONFIG.possible]
-        return float(-own[others].mean()) if len(others) else float("nan")
+        return float(-own[others].mean()) if len(others) else math.nan
 
     every, worst = np.arange(len(names)), int(own.argmin())
     return Captured(
@@ -287,7 +289,11 @@ def capture_grid(lines: Iterable[Line], rows: int, model: str = "default") -> Gr
 def _row(c: Captured) -> tuple[str, ...]:
     return (
         c.who,
-        f"{c.share:.2f} ({c.share_interval[0]:.2f} to {c.share_interval[1]:.2f})",
-        f"{c.elsewhere:+.3f} ({c.elsewhere_interval[0]:+.3f} to {c.elsewhere_interval[1]:+.3f})",
+        _with_interval(c.share, c.share_interval, ".2f"),
+        _with_interval(c.elsewhere, c.elsewhere_interval, "+.3f"),
         f"{c.worst:+.2f} {c.worst_table}",
     )
+
+
+def _with_interval(value: float, interval: tuple[float, float], form: str) -> str:
+    return "" if math.isnan(value) else f"{value:{form}} ({interval[0]:{form}} to {interval[1]:{form}})"

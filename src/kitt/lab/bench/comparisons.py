@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import trim_mean
 
 from kitt.errors import InvalidInputError
 from kitt.lab.bench.metrics import COVERAGES
@@ -84,15 +83,21 @@ def log_ratio(measure: str) -> Number:
 
 
 def bootstrap_interval(count: int, statistic: Callable[[Any], float], draws: int = DRAWS) -> tuple[float, float]:
-    """95 % interval of a statistic of some of `count` tables (their positions), over tables drawn with replacement."""
+    """95 % interval of a statistic of some of `count` tables (their positions), over tables drawn with replacement.
+
+    Draws of which the statistic is not a number, as the mean of no table, are left out.
+    """
     generator = np.random.default_rng(0)
-    values = [statistic(generator.integers(count, size=count)) for _ in range(draws)]
-    low, high = np.nanquantile(values, (0.025, 0.975))
+    values = np.array([statistic(generator.integers(count, size=count)) for _ in range(draws)])
+    known = values[~np.isnan(values)]
+    low, high = np.quantile(known, (0.025, 0.975)) if len(known) else (math.nan, math.nan)
     return float(low), float(high)
 
 
 def trimmed_mean(values: FloatArray) -> float:
-    return float(trim_mean(values, TRIMMED))
+    """Without a tenth of the values at each end."""
+    cut = int(TRIMMED * len(values))  # as scipy.stats.trim_mean, which takes ten times as long
+    return float(np.sort(values)[cut : len(values) - cut].mean())
 
 
 # --- one method against the reference --------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 console = Console(width=None if sys.stdout.isatty() else 200)  # a pipe is no reason to cut columns short
 errors = Console(stderr=True)
-LABEL = ("table", "split", "method", "expression", "model", "head", "kind", "prior", "n", "d", "batch", "index")
+LABEL = ("table", "split", "what", "method", "expression", "model", "head", "kind", "prior", "n", "d", "batch", "index")
 
 
 def sources_of(data: Path | None, tables: str | None, suite: str = "uci") -> list[Source]:
