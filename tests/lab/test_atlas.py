@@ -219,7 +219,7 @@ def test_against_lines_of_another_commit() -> None:
     assert found["botorch"].mean == pytest.approx(-1.0)
     assert mixed_commits(lines_of()) == ""
     assert mixed_commits([*lines_of(), *old]) == (
-        "This table mixes lines of 2 commits: aaa (41 lines), bbb (20 lines)."
+        "The lines read for this table come from 2 commits: aaa (41 lines), bbb (20 lines)."
     )
     with pytest.raises(InvalidInputError, match=r"no lines of the reference 'nkn' .* there are some of kitt;"):
         comparisons.comparison_grids(lines_of(), "nkn", old)
@@ -233,9 +233,9 @@ def test_tables_of_comparisons(tmp_path: Path) -> None:
     alone = run("table", str(paths[0]), "--kind", "atlas")
     assert "| kitt | 20, 1 failed | " in alone
     assert "+9.00 t3" in alone
-    assert "mixes" not in alone
+    assert "commits" not in alone
     both = run("table", str(paths[0]), "--kind", "atlas", "--reference", "kitt", "--against", str(paths[1]))
-    assert both.startswith("This table mixes lines of 2 commits")
+    assert both.startswith("The lines read for this table come from 2 commits")
     assert "NLPD less that of kitt of the other file" in both
 
 

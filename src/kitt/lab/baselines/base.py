@@ -101,9 +101,13 @@ class GaussianPredictive:
         return mean, variance
 
 
-def standardised(train: Dataset) -> tuple[Standardiser, FloatArray, FloatArray]:
-    """The standardiser of a training table, and its standardised X and y."""
+def check_size(train: Dataset) -> None:
     if train.n < 2 or train.d < 1:
         raise InvalidInputError(f"expected at least 2 rows and 1 input column to fit; got {train.n} and {train.d}")
+
+
+def standardised(train: Dataset) -> tuple[Standardiser, FloatArray, FloatArray]:
+    """The standardiser of a training table, and its standardised X and y."""
+    check_size(train)
     scaling = Standardiser.fit(train.X, train.y)
     return scaling, scaling.transform_x(train.X), scaling.transform_y(train.y)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from kitt.errors import FitError, MissingExtraError
-from kitt.lab.baselines.base import FittedMethod, normal_log_density
+from kitt.lab.baselines.base import FittedMethod, check_size, normal_log_density
 from kitt.table.dataset import Dataset
 from kitt.table.scaling import FloatArray
 
@@ -44,6 +44,7 @@ class BotorchDefault:
             from gpytorch.mlls import ExactMarginalLogLikelihood
         except ImportError as error:
             raise MissingExtraError("botorch", "export", "comparing with BoTorch") from error
+        check_size(train)
         started = time.perf_counter()
         X, y = torch.tensor(train.X), torch.tensor(train.y).unsqueeze(-1)
         with warnings.catch_warnings():

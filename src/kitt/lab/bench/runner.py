@@ -28,6 +28,7 @@ from kitt.errors import InvalidInputError, MissingExtraError
 
 Line = dict[str, Any]  # key, status, result or error, seconds of clock and processor, versions, time
 Report = Callable[[int, int, Line], None]  # cells done, cells in all, the last line
+MIXED = "The lines read for this table come from"  # how the warning above a table of several commits begins
 PACKAGES = ("kitt", "torch", "numpy", "scipy", "scikit-learn")
 
 
@@ -73,7 +74,7 @@ def mixed_commits(lines: Iterable[Line]) -> str:
     """A sentence to set above a table that is made of lines of several commits; of one, nothing."""
     counts = Counter(line.get("versions", {}).get("commit") or "an unknown commit" for line in lines)
     told = ", ".join(f"{commit} ({count} lines)" for commit, count in counts.most_common())
-    return f"This table mixes lines of {len(counts)} commits: {told}." if len(counts) > 1 else ""
+    return f"{MIXED} {len(counts)} commits: {told}." if len(counts) > 1 else ""
 
 
 # --- the file --------------------------------------------------------------------------------------------------------
