@@ -13,7 +13,7 @@ from kitt.model.mixture import Mixture
 from kitt.model.options import Options
 from kitt.model.suggestion import Suggestion, cautions
 from kitt.model.weights import log_probabilities, weights
-from kitt.network.caption import caption
+from kitt.network.caption import Captions, caption
 from kitt.table.dataset import Dataset, as_dataset
 
 
@@ -36,12 +36,18 @@ def suggest(
 
 
 def suggest_dataset(
-    dataset: Dataset, options: Options, *, fit: bool = True, progress: Progress | None = None
+    dataset: Dataset,
+    options: Options,
+    *,
+    fit: bool = True,
+    progress: Progress | None = None,
+    captions: Captions | None = None,
 ) -> Suggestion:
-    """The same for a Dataset and `Options`."""
+    """The same for a Dataset and `Options`; `captions`, where they are given, stand in for the network's."""
     report, times = progress or (lambda what, share: None), [time.perf_counter()]
     report("captioning", 0.0)
-    captions = caption(dataset.X, dataset.y, options.k, **options.of_captions)  # paper, Inference, steps 1 to 4
+    if captions is None:
+        captions = caption(dataset.X, dataset.y, options.k, **options.of_captions)  # paper, Inference, steps 1 to 4
     times.append(time.perf_counter())
     notes = (*dataset.notes, *cautions(dataset, captions))
     if not fit:
