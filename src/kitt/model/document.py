@@ -75,7 +75,7 @@ class Model:
             named, got = ", ".join(self.encoding.names), ", ".join(rows.names)
             raise InvalidInputError(f"expected rows with the columns {named}; got {got}: read them with model.encoding")
         models = tuple(_conditioned(kernel, rows, None, _NO_FACTS) for kernel in self.kernels)
-        return replace(self, rows=rows, fitted_mixture=Mixture(models, np.array(self.weights)))
+        return replace(self, rows=rows, fitted_mixture=Mixture.of(models, self.weights))
 
     # prediction
 
@@ -167,7 +167,7 @@ class Model:
                 return model
             rows = _rows(document["rows"], encoding)
             fits = [_conditioned(k, rows, p["inducing"], p["fit"]) for k, p in zip(kernels, parts, strict=True)]
-            return replace(model, rows=rows, fitted_mixture=Mixture(tuple(fits), np.array(weights)))
+            return replace(model, rows=rows, fitted_mixture=Mixture.of(tuple(fits), weights))
         except CheckpointError:
             raise
         except (KittError, ValueError, TypeError, OverflowError) as error:
