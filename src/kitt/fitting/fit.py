@@ -32,7 +32,7 @@ from kitt.language.grammar import Expression, Word, parse
 from kitt.language.kernels import Kernel
 from kitt.language.priors import NOISE_FLOOR, Parameter
 from kitt.table.dataset import Dataset
-from kitt.table.scaling import Warp
+from kitt.table.scaling import IDENTITY, Warp
 
 FloatArray = NDArray[np.float64]
 RandomState = int | torch.Generator | None
@@ -59,7 +59,8 @@ class FittedGP:
     seconds: float
     converged: bool
     warnings: tuple[str, ...] = ()
-    warp: Warp = Warp()  # transform of the standardised target, to which y and everything on its scale refers
+    warp: Warp = IDENTITY  # transform of the standardised target, to which y and everything on its scale refers
+    stored_noise: NoiseModel | None = None  # noise model of a file, which is not fitted again
 
     @property
     def expression(self) -> Expression:
@@ -107,14 +108,26 @@ class FittedGP:
         """−2 log likelihood + p log n, p counting every parameter, noise included: lower is better."""
         return -2 * self.log_marginal_likelihood + self.parameter_count * math.log(self.rows)
 
+    @cached_property
+    def loo_log_densities(self) -> FloatArray:
+        """Log density (N,) of each row's standardised target given all other rows."""
+        return self.loo.log_density.numpy() + self.warp.log_slope(self.warp.inverse(self.y.numpy()))
+
     @property
     def loo_log_density(self) -> float:
-        """Sum over the rows of the log density of each given all the others."""
-        return float(self.loo.log_density.sum())
+        """Their sum."""
+        return float(self.loo_log_densities.sum())
+
+    @property
+    def noise_model(self) -> NoiseModel | None:
+        """How the noise changes from row to row; None if it does not."""
+        if self.stored_noise is not None or self.fitted_noise is None:
+            return self.stored_noise
+        return self.fitted_noise[0]
 
     @cached_property
-    def noise_model(self) -> tuple[NoiseModel, FloatArray] | None:
-        """How the noise changes from row to row, with its cross-fitted logarithm at the rows; None if it does not."""
+    def fitted_noise(self) -> tuple[NoiseModel, FloatArray] | None:
+        """The noise model of the leave-one-out residuals, and its cross-fitted logarithm at the rows."""
         mean, variance = self.loo.mean.numpy(), self.loo.variance.numpy()
         return fit_noise(self.X.numpy(), self.y.numpy(), mean, variance)
 

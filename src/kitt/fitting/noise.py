@@ -8,6 +8,7 @@ that holds g constant predicts best, there is no noise model.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -50,12 +51,18 @@ class NoiseModel:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> NoiseModel:
-        return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()})
+    def from_dict(cls, fields: Mapping[str, Any]) -> NoiseModel:
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
+        return cls(**values)
 
 
 def fit_noise(
-    Z: FloatArray, y: FloatArray, mean: FloatArray, variance: FloatArray, seed: int = 0, config: NoiseConfig | None = None
+    Z: FloatArray,
+    y: FloatArray,
+    mean: FloatArray,
+    variance: FloatArray,
+    seed: int = 0,
+    config: NoiseConfig | None = None,
 ) -> tuple[NoiseModel, FloatArray] | None:
     """The noise model of leave-one-out predictions (N,) of y (N,), and its cross-fitted g (N,); None if it gains nothing."""
     c = config or NoiseConfig()

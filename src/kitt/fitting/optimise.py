@@ -202,12 +202,14 @@ class CoarseSolutions:
         for start in self._promising(objective, points, budget):
             with suppress(FitError):
                 first_steps = c.trial_iterations if c.trials > 1 else iterations
-                tried.append(maximise(objective, start, first_steps, tolerance if c.trials == 1 else 10 * c.tolerance, budget))
+                tried.append(
+                    maximise(objective, start, first_steps, tolerance if c.trials == 1 else 10 * c.tolerance, budget)
+                )
         if not tried:
             raise FitError(f"{expression} has no finite likelihood at any of {len(starts)} starts: leave it out")
         tried.sort(key=lambda s: -s.value)
         if c.trials > 1:
-            tried[0] = maximise(objective, tried[0].theta, iterations, tolerance, budget)
+            tried[0] = maximise(objective, tried[0].theta, *last, budget)
         return [self._with_signs(objective, tried[0], budget) if self.is_all else tried[0], *tried[1:]]
 
     def refine(self, objective: Objective, start: Tensor, budget: Budget) -> Solution:

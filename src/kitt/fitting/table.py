@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kitt.errors import InvalidInputError
 from kitt.table.dataset import Dataset
-from kitt.table.scaling import Standardiser, Warp
+from kitt.table.scaling import IDENTITY, Standardiser, Warp
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Table:
     columns: tuple[str, ...]
     target: str = "y"
     standardiser: Standardiser | None = None
-    warp: Warp = Warp()  # transform of the standardised target that has given y
+    warp: Warp = IDENTITY  # transform of the standardised target that has given y
 
     @classmethod
     def of(cls, data: Dataset | Table | tuple[ArrayLike, ArrayLike]) -> Table:

@@ -54,7 +54,9 @@ class Candidate:
         return f"{self.expression}{' of the transformed target' * self.warped}"
 
 
-def candidates(captions: Sequence[Expression], scores: Mapping[Expression, float], effort: Effort) -> tuple[Candidate, ...]:
+def candidates(
+    captions: Sequence[Expression], scores: Mapping[Expression, float], effort: Effort
+) -> tuple[Candidate, ...]:
     """The best captions with and without changing noise, on both scales of the target; plain kernels; no signal at all.
 
     `scores` are those of the captions on a few hundred rows; what has none keeps the network's order behind the others.

@@ -94,9 +94,7 @@ def _attempt(bench: _Fitters, candidate: Candidate, fits: Fits) -> None:
         fits.is_plain.append(candidate.is_plain)
 
 
-def _grow(
-    bench: _Fitters, best: Expression, words: int, fits: Fits, propose: Propose, progress: Progress
-) -> None:
+def _grow(bench: _Fitters, best: Expression, words: int, fits: Fits, propose: Propose, progress: Progress) -> None:
     """Ask the network about what the best kernel leaves; add the word for which a few hundred rows speak most, if any."""
     score = bench.named.coarse_score(best)
     for _ in range(words):

@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike
 
 from kitt.errors import InvalidInputError
 from kitt.fitting.fit import FittedGP
-from kitt.model.predictive import Predictive, Tail
-from kitt.table.scaling import FloatArray, Standardiser
+from kitt.model.predictive import NO_TAIL, Predictive, Tail
+from kitt.table.scaling import FloatArray, Standardiser, Warp
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,19 @@ class Component:
     spread: float = 1.0  # a further factor of the predictive variance
 
 
+def heaviest(weights: Sequence[float] | FloatArray, warps: Sequence[Warp]) -> int:
+    """The position of the heaviest model of the target as it is; of any, if all are of a transform of it."""
+    candidates = [k for k, warp in enumerate(warps) if warp.is_identity] or range(len(warps))
+    return max(candidates, key=lambda k: weights[k])
+
+
 @dataclass(frozen=True, eq=False)
 class Mixture:
     """A weighted average of predictive distributions: several GPs on one table."""
 
     models: tuple[FittedGP, ...]
     components: tuple[Component, ...]
-    tail: Tail = Tail()
+    tail: Tail = NO_TAIL
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "models", tuple(self.models))
@@ -47,7 +53,9 @@ class Mixture:
         if not 0 <= self.tail.weight < 1:
             raise InvalidInputError(f"the weight of the tail must be a number from 0 to 1, got {self.tail.weight}")
         scale = (1 - self.tail.weight) / w.sum()
-        kept = (Component(c.model, c.weight * scale, c.changing_noise, c.spread) for c in self.components if c.weight > 0)
+        kept = (
+            Component(c.model, c.weight * scale, c.changing_noise, c.spread) for c in self.components if c.weight > 0
+        )
         object.__setattr__(self, "components", tuple(kept))
         for model in self.models[1:]:
             if model.fitted_kernel.columns != self.models[0].fitted_kernel.columns or not self._same_scale(model):
@@ -75,6 +83,11 @@ class Mixture:
         w = np.bincount([c.model for c in self.components], [c.weight for c in self.components], len(self.models))
         return w / w.sum()
 
+    @property
+    def best(self) -> int:
+        """The position of the heaviest model of the target as it is, which is the one to explain and to export."""
+        return heaviest(self.weights, [model.warp for model in self.models])
+
     def predictive(self, X: ArrayLike, noisy: bool = True) -> Predictive:
         """The distribution at raw inputs (M, D), of observations or of the function alone."""
         moments = {}
@@ -84,7 +97,7 @@ class Mixture:
         mean = np.stack([moments[c.model][1] for c in self.components])
         variance = np.stack([self._variance(c, *moments[c.model], noisy=noisy) for c in self.components])
         weights = np.array([c.weight for c in self.components])
-        tail = self.tail if noisy else Tail()
+        tail = self.tail if noisy else NO_TAIL
         warps = tuple(self.models[c.model].warp for c in self.components)
         return Predictive(weights if noisy else weights / weights.sum(), mean, np.sqrt(variance), warps, tail)
 
@@ -93,10 +106,27 @@ class Mixture:
     ) -> FloatArray:
         """Of an observation, or of the function alone: that has no more than an observation has."""
         factor = np.full(len(mean), c.spread)
-        if c.changing_noise and (fitted := self.models[c.model].noise_model) is not None:
-            factor = factor * np.exp(fitted[0].log_factor(Z, mean, total))
+        if c.changing_noise and (noise := self.models[c.model].noise_model) is not None:
+            factor = factor * np.exp(noise.log_factor(Z, mean, total))
         scaled = factor * total
         return np.maximum(scaled if noisy else np.minimum(latent, scaled), 1e-300)
+
+    def leave_one_out(self) -> Predictive:
+        """The distribution of each training row given all the others, the parameters as they are."""
+        mean = np.stack([self.models[c.model].loo.mean.numpy() for c in self.components])
+        variance = []
+        for c in self.components:
+            model = self.models[c.model]
+            fitted = model.fitted_noise if c.changing_noise else None
+            variance.append(c.spread * model.loo.variance.numpy() * (1.0 if fitted is None else np.exp(fitted[1])))
+        weights = np.array([c.weight for c in self.components])
+        warps = tuple(self.models[c.model].warp for c in self.components)
+        return Predictive(weights, mean, np.sqrt(np.stack(variance)), warps, self.tail)
+
+    @property
+    def target(self) -> FloatArray:
+        """The standardised target (N,) of the training rows."""
+        return self.models[0].warp.inverse(self.models[0].y.numpy())
 
     def standardised(self, X: ArrayLike, noisy: bool = True) -> tuple[FloatArray, FloatArray]:
         """Mean and variance (M,) on the scale of the standardised target."""

@@ -33,14 +33,13 @@ class Tail:
         return constant - (d + 1) / 2 * np.log1p((u / self.scale) ** 2 / d)
 
     def cdf(self, u: FloatArray) -> FloatArray:
-        return stdtr(self.degrees, u / self.scale)
+        return np.asarray(stdtr(self.degrees, u / self.scale), np.float64)
 
     def quantile(self, level: FloatArray) -> FloatArray:
-        return self.scale * stdtrit(self.degrees, level)
+        return np.asarray(self.scale * stdtrit(self.degrees, level), np.float64)
 
-    @property
-    def variance(self) -> float:
-        return self.scale**2 * self.degrees / (self.degrees - 2)
+
+NO_TAIL = Tail()
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,10 @@ class Predictive:
         ends = [warp.inverse(mean[:, None] + std[:, None] * ndtri(levels)) for warp, mean, std in parts]
         if self.tail.weight:
             ends.append(np.broadcast_to(self.tail.quantile(levels), ends[0].shape))
-        low, high = np.minimum.reduce(ends), np.maximum.reduce(ends)  # a mixture's quantile lies between those of its parts
+        low, high = (
+            np.minimum.reduce(ends),
+            np.maximum.reduce(ends),
+        )  # a mixture's quantile lies between those of its parts
         if len(ends) == 1:
             return low
         for _ in range(_BISECTIONS):
@@ -91,9 +93,9 @@ class Predictive:
         return 0.5 * (low + high)
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance (M,)."""
+        """Mean and variance (M,), without the tail: it is there for single rows, and would draw every mean to the middle."""
         parts = [unwarped(w, m, s**2) for w, m, s in zip(self.warps, self.mean, self.std, strict=True)]
         means = np.stack([mean for mean, _ in parts])
-        centre = self.weights @ means  # the tail has mean zero
-        spread = self.weights @ (np.stack([variance for _, variance in parts]) + (means - centre) ** 2)
-        return centre, spread + self.tail.weight * (self.tail.variance + centre**2)
+        weights = self.weights / self.weights.sum()
+        centre = weights @ means
+        return centre, weights @ (np.stack([variance for _, variance in parts]) + (means - centre) ** 2)

@@ -93,8 +93,10 @@ def stack(models: Sequence[FittedGP], config: WeightsConfig = DEFAULT) -> tuple[
         u = model.warp.inverse(model.y.numpy())
         price = config.parameter_price * model.parameter_count / model.rows
         offset = model.warp.log_slope(u) - price
-        noise = {False: 0.0, **({} if model.noise_model is None else {True: model.noise_model[1]})}
-        for changing, g in noise.items():
+        noise = [(False, np.zeros(model.rows))]
+        if model.fitted_noise is not None:
+            noise.append((True, model.fitted_noise[1]))
+        for changing, g in noise:
             for spread in config.spreads:
                 variance = spread * model.loo.variance.numpy() * np.exp(g)
                 z = (model.y - model.loo.mean).numpy()

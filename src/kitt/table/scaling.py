@@ -171,13 +171,16 @@ class Warp:
         return cls() if fields is None else cls(**fields)
 
 
+IDENTITY = Warp()
+
+
 @dataclass(frozen=True)
 class WarpConfig:
     """How a transform of the target is chosen; `kitt bench atlas` at 200 rows."""
 
     exponents: tuple[float, float] = (-1.0, 3.0)  # of Yeo and Johnson's transform: the least and the largest
     min_gain: float = 3.0  # nats of likelihood below which the target stays as it is
-    reach: float = 5.0  # ranges of the training rows beyond them, up to which the inverse goes
+    reach: float = 1.0  # ranges of the training rows beyond them, up to which the inverse goes
 
 
 def _best_exponent(v: FloatArray, config: WarpConfig) -> float:
