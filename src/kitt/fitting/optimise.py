@@ -196,15 +196,12 @@ class CoarseSolutions:
         points = self._climb(expression, starts, budget, self.few)
         if self.profile(budget).is_dense:  # a hundred rows do not show what is short
             points = torch.cat([points, objective.clamp(guesses)])
-        tolerance = c.tolerance if self.is_all else 10 * c.tolerance
-        iterations = c.max_iterations if self.is_all else c.coarse_iterations
+        last = (c.max_iterations, c.tolerance) if self.is_all else (c.coarse_iterations, 10 * c.tolerance)
+        first_steps = last if c.trials == 1 else (c.trial_iterations, 10 * c.tolerance)
         tried = []
         for start in self._promising(objective, points, budget):
             with suppress(FitError):
-                first_steps = c.trial_iterations if c.trials > 1 else iterations
-                tried.append(
-                    maximise(objective, start, first_steps, tolerance if c.trials == 1 else 10 * c.tolerance, budget)
-                )
+                tried.append(maximise(objective, start, *first_steps, budget))
         if not tried:
             raise FitError(f"{expression} has no finite likelihood at any of {len(starts)} starts: leave it out")
         tried.sort(key=lambda s: -s.value)

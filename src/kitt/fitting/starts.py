@@ -226,7 +226,7 @@ def _plane_waves(X: Tensor, r: Tensor, peaks: Tensor, generator: torch.Generator
 
 
 def _unexplained(w: Tensor, X: Tensor, r: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """What waves (W, D) with the best amplitudes leave of r, its mean square (W,); their phases (W, N) and amplitudes (W, 2)."""
+    """What waves (W, D) of the best amplitudes leave of r, mean square (W,); their phases (W, N) and amplitudes (W, 2)."""
     phase = 2 * math.pi * (w @ X.mT)
     F = torch.stack([phase.cos(), phase.sin()], -1)  # (W, N, 2)
     gram = F.mT @ F + 1e-6 * len(r) * torch.eye(2, dtype=X.dtype)
