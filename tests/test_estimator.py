@@ -19,8 +19,7 @@ from kitt.errors import CheckpointError, InvalidInputError
 
 FAST = {
     "k": 1,
-    "sums": False,
-    "plain": False,
+    "effort": "quick",
     "random_state": 0,
     "fit_options": {"draws": 10, "starts": 1, "max_iterations": 20},
 }
@@ -39,7 +38,7 @@ def table(n: int = 40, seed: int = 0) -> tuple[pd.DataFrame, pd.Series]:
 
 @pytest.fixture(scope="module")
 def regressor() -> KITTRegressor:
-    return KITTRegressor(**{**FAST, "plain": True}).fit(*table())
+    return KITTRegressor(**FAST).fit(*table())
 
 
 def test_what_a_fit_leaves(regressor: KITTRegressor) -> None:
