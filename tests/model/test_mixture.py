@@ -34,7 +34,9 @@ def skewed() -> Dataset:
     """Positive, skewed, with noise that grows."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (120, 1))
-    return Dataset.from_arrays(X, 300 * np.exp(np.sin(2 * X[:, 0]) + 0.1 * np.exp(0.5 * X[:, 0]) * rng.normal(size=120)))
+    return Dataset.from_arrays(
+        X, 300 * np.exp(np.sin(2 * X[:, 0]) + 0.1 * np.exp(0.5 * X[:, 0]) * rng.normal(size=120))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +165,8 @@ def test_the_function_varies_no_more_than_observations(pair, models):
 def test_each_component_alone(pair):
     """A spread is a factor of the variance; a noise model one that changes from row to row."""
     base, wide, changing = (
-        Mixture(pair[:1], (c,)).predict(INSIDE) for c in (Component(0, 1), Component(0, 1, False, 4), Component(0, 1, True))
+        Mixture(pair[:1], (c,)).predict(INSIDE)
+        for c in (Component(0, 1), Component(0, 1, False, 4), Component(0, 1, True))
     )
     assert np.allclose(wide[1], 4 * base[1])
     assert np.allclose(base[0], changing[0])
@@ -225,7 +228,7 @@ def test_weights_sum_to_one_and_leave_out_what_does_not_fit(models, method):
 
 def test_likelihoods_of_a_transform_are_those_of_the_target(pair, skewed):
     """So that fits of both scales can be compared: the density of z times dz/du."""
-    plain, warped = pair
+    _, warped = pair
     u = Table.of(skewed).y.numpy()
     jacobian = float(warped.warp.log_slope(u).sum())
     assert warped.loo_log_density == pytest.approx(float(warped.loo.log_density.sum()) + jacobian)

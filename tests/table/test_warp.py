@@ -1,4 +1,4 @@
-"""The transform of the target: it inverts, its slope is its slope, it knows no units, and it is left out where it should be."""
+"""The transform of the target: it inverts, its slope is right, it knows no units, and it is left out where it should be."""
 
 import json
 
@@ -61,7 +61,9 @@ def test_the_slope_is_that_of_finite_differences(warp: Warp) -> None:
 
 
 @given(
-    st.lists(st.floats(-50, 50), min_size=8, max_size=30, unique_by=lambda v: round(v, 3)), st.floats(0, 1), st.booleans()
+    st.lists(st.floats(-50, 50), min_size=8, max_size=30, unique_by=lambda v: round(v, 3)),
+    st.floats(0, 1),
+    st.booleans(),
 )
 @settings(deadline=None, max_examples=100)
 def test_whatever_was_fitted_inverts(values: list[float], skew: float, positive: bool) -> None:
