@@ -90,11 +90,12 @@ class FittedGP:
 
     @cached_property
     def log_marginal_likelihood(self) -> float:
-        """Of a sparse model, the variational bound."""
+        """Of the standardised target; of a sparse model, the variational bound."""
+        slope = float(self.warp.log_slope(self.warp.inverse(self.y.numpy())).sum())
         if isinstance(self.posterior, SparsePosterior):
-            return self.posterior.log_marginal_likelihood
+            return self.posterior.log_marginal_likelihood + slope
         log_det = 2 * torch.diagonal(self.posterior.L).log().sum()
-        return -0.5 * float(self.y @ self.posterior.alpha + log_det + len(self.y) * _LOG_2PI)
+        return slope - 0.5 * float(self.y @ self.posterior.alpha + log_det + len(self.y) * _LOG_2PI)
 
     @cached_property
     def loo(self) -> LeaveOneOut:
@@ -151,8 +152,11 @@ class FittedGP:
         return mean, latent, latent + noise
 
     def covariance(self, X: ArrayLike, noisy: bool = True) -> FloatArray:
-        """Joint covariance (M, M) at raw inputs, in original units."""
-        return self._variance(self.posterior.covariance(self.inputs(X), noisy).numpy())
+        """Joint covariance (M, M) at raw inputs, in original units; through a transform of the target, by its slope."""
+        Z = self.inputs(X)
+        covariance, mean = self.posterior.covariance(Z, noisy).numpy(), self.moments(Z)[0]
+        slope = np.exp(-self.warp.log_slope(self.warp.inverse(mean)))
+        return self._variance(covariance * np.outer(slope, slope))
 
     def root_covariance(self, X: ArrayLike, noisy: bool = True) -> FloatArray:
         """R with R Rᵀ the joint covariance (M, M) on the standardised scale: what draws are made with."""
@@ -163,7 +167,7 @@ class FittedGP:
         return (vectors * values.clamp_min(0).sqrt()).numpy()
 
     def component(self, word: int, X: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance of one signal word alone, in the scale of the target but without its mean."""
+        """Mean and variance of one signal word alone, in the scale of the (transformed) target but without its mean."""
         mean, variance = self.posterior.component(word, self.inputs(X))
         scale = 1.0 if self.fitted_kernel.standardiser is None else self.fitted_kernel.standardiser.y_scale
         return mean.numpy() * scale, self._variance(variance.numpy())
@@ -330,15 +334,14 @@ def _fit(
     end = min(end, began + (config.deadline or math.inf))
     budget = Budget(end if coarse.is_all else began + config.search_share * (end - began))
     words = _searched(expression)
-    starts = coarse.solutions(words, budget) if start is None else []
+    if start is None:
+        is_small = len(table.y) <= config.direct_rows and config.trials == 1
+        start = coarse.start(words, budget) if is_small else coarse.solutions(words, budget)[0].theta
     budget.end = end
     is_exact = len(table.y) <= config.exact_rows
     used = table if is_exact else table.rows(config.subset_rows, coarse.generator("subset"))
     objective = Objective(Expression(words), used, config)
-    if start is not None:
-        solution = coarse.refine(objective, start, budget)
-    else:
-        solution = starts[0] if coarse.is_all else coarse.refine(objective, starts[0].theta, budget)
+    solution = coarse.refine(objective, start, budget)
     kernel, theta = _ordered(objective.kernel, solution.theta, used.X)
     log_prior = float(objective.prior.log_density(solution.theta))
     notes = tuple(_warnings(kernel, theta, table, objective, solution, budget))

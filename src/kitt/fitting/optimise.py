@@ -168,13 +168,45 @@ class CoarseSolutions:
                 self.found[expression] = self._solutions(expression, budget)
         return self.found[expression]
 
+    def start(self, words: tuple[Word, ...], budget: Budget) -> Tensor:
+        """The best parameters known without optimising this very expression on more than a hundred rows."""
+        if found := self.found.get(Expression(words)):
+            return found[0].theta
+        with threads_for(len(self.table.y)):
+            objective = Objective(Expression(words), self.table, self.guide)
+            return self._promising(objective, self._points(objective, words, budget), budget)[0]
+
     def _solutions(self, expression: Expression, budget: Budget) -> list[Solution]:
-        words, profile, generator = expression.words, self.profile(budget), self.generator(expression)
+        """The most promising starts climb on some of the rows; best first."""
+        c = self.config
+        objective = Objective(expression, self.table, c if self.is_all else self.guide)
+        points = self._points(objective, expression.words, budget)
+        last = (c.max_iterations, c.tolerance) if self.is_all else (c.coarse_iterations, 10 * c.tolerance)
+        first_steps = last if c.trials == 1 else (c.trial_iterations, 10 * c.tolerance)
+        tried = []
+        for start in self._promising(objective, points, budget):
+            with suppress(FitError):
+                tried.append(maximise(objective, start, *first_steps, budget))
+        if not tried:
+            raise FitError(f"{expression} has no finite likelihood at any of {len(points)} starts: leave it out")
+        tried.sort(key=lambda s: -s.value)
+        if c.trials > 1:
+            tried[0] = maximise(objective, tried[0].theta, *last, budget)
+        return [self._with_signs(objective, tried[0], budget) if self.is_all else tried[0], *tried[1:]]
+
+    def _points(self, objective: Objective, words: tuple[Word, ...], budget: Budget) -> Tensor:
+        """Starts, and how far the best of them climb on a hundred rows."""
+        profile, generator = self.profile(budget), self.generator(objective.kernel.expression)
         if len(words) == 1:
-            starts = first(words[0], profile)
+            guesses = first(words[0], profile)
         else:
-            starts = self._extended(words, self.solutions(words[:-1], budget)[0], profile, generator)
-        return self._optimise(expression, starts, generator, budget)
+            guesses = self._extended(words, self.solutions(words[:-1], budget)[0], profile, generator)
+        draws = self.config.draws
+        starts = torch.cat([guesses, objective.prior.sample(draws, generator)]) if draws else guesses
+        points = self._climb(objective.kernel.expression, starts, budget, self.few)
+        if profile.is_dense:  # a hundred rows do not show what is short
+            points = torch.cat([points, objective.clamp(guesses)])
+        return points
 
     def leave_one_out(self, words: tuple[Word, ...]) -> LeaveOneOut:
         """Prediction of each of these rows from the others, by the solution found for an expression."""
@@ -185,29 +217,6 @@ class CoarseSolutions:
     def _extended(self, words: tuple[Word, ...], head: Solution, profile: Profile, rng: torch.Generator) -> Tensor:
         residual = self.table.y - self.leave_one_out(words[:-1]).mean
         return extended(head.theta, words[-1], profile, residual, rng)
-
-    def _optimise(
-        self, expression: Expression, guesses: Tensor, generator: torch.Generator, budget: Budget
-    ) -> list[Solution]:
-        """The most promising starts climb on some of the rows; best first."""
-        c = self.config
-        objective = Objective(expression, self.table, c if self.is_all else self.guide)
-        starts = torch.cat([guesses, objective.prior.sample(c.draws, generator)]) if c.draws else guesses
-        points = self._climb(expression, starts, budget, self.few)
-        if self.profile(budget).is_dense:  # a hundred rows do not show what is short
-            points = torch.cat([points, objective.clamp(guesses)])
-        last = (c.max_iterations, c.tolerance) if self.is_all else (c.coarse_iterations, 10 * c.tolerance)
-        first_steps = last if c.trials == 1 else (c.trial_iterations, 10 * c.tolerance)
-        tried = []
-        for start in self._promising(objective, points, budget):
-            with suppress(FitError):
-                tried.append(maximise(objective, start, *first_steps, budget))
-        if not tried:
-            raise FitError(f"{expression} has no finite likelihood at any of {len(starts)} starts: leave it out")
-        tried.sort(key=lambda s: -s.value)
-        if c.trials > 1:
-            tried[0] = maximise(objective, tried[0].theta, *last, budget)
-        return [self._with_signs(objective, tried[0], budget) if self.is_all else tried[0], *tried[1:]]
 
     def refine(self, objective: Objective, start: Tensor, budget: Budget) -> Solution:
         """From the best parameters so far, on all rows."""

@@ -170,12 +170,9 @@ class Mixture:
         """Mean (M,) and covariance (M, M) of the function of one model, standardised."""
         model = self.models[k]
         Z = model.inputs(X)
-        mean, covariance = model.moments(Z)[0], model.posterior.covariance(Z, False).numpy()
-        if model.warp.is_identity:
-            return mean, covariance
-        u = model.warp.inverse(mean)
+        u = model.warp.inverse(model.moments(Z)[0])
         slope = np.exp(-model.warp.log_slope(u))
-        return u, covariance * np.outer(slope, slope)
+        return u, model.posterior.covariance(Z, False).numpy() * np.outer(slope, slope)
 
     def sample(self, X: ArrayLike, count: int = 1, noisy: bool = True, random_state: int | None = None) -> FloatArray:
         """Joint draws (count, M): a model is drawn first, a function from it, then the noise of every row by itself."""

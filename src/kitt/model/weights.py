@@ -68,7 +68,7 @@ def _weights(
         return softmax([model.log_marginal_likelihood for model in models])
     if method == "stacking":
         price = [config.parameter_price * model.parameter_count / model.rows for model in models]
-        return stacked(np.stack([model.loo.log_density.numpy() for model in models], 1) - price, config.em_steps)
+        return stacked(np.stack([model.loo_log_densities for model in models], 1) - price, config.em_steps)
     if method == "uniform":
         return np.full(len(models), 1 / len(models))
     raise InvalidInputError(f"weights must be one of {', '.join(get_args(Weighting))}, got {method!r}")
