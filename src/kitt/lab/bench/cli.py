@@ -8,9 +8,6 @@ from typing import Annotated
 
 import typer
 
-<<<<<<< HEAD
-from kitt.lab.bench.real_cli import app as real_app
-=======
 from kitt.lab.bench import atlas_cli
 from kitt.lab.bench.arguments import (
     Against,
@@ -32,7 +29,7 @@ from kitt.lab.bench.arguments import (
     Splits,
     Tables,
 )
->>>>>>> atlas
+from kitt.lab.bench.real_cli import app as real_app
 from kitt.lab.bench.show import (
     chosen,
     console,
@@ -49,25 +46,8 @@ from kitt.lab.bench.show import (
 
 app = typer.Typer(help="Measure KITT and the methods it is compared with.", no_args_is_help=True, add_completion=False)
 
-<<<<<<< HEAD
 app.add_typer(real_app)
 
-Data = Annotated[Path | None, typer.Option("--data", help="Directory of the tables; without it, KITT_DATA_DIR.")]
-Tables = Annotated[str | None, typer.Option("--tables", help="Some of the tables, by name, with commas between.")]
-Splits = Annotated[int, typer.Option("--splits", help="How many splits, the first ones.", min=1)]
-Out = Annotated[Path, typer.Option("--out", help="File of JSON lines; cells that it holds are not run again.")]
-Jobs = Annotated[int, typer.Option("--jobs", help="Cells at a time; 0 runs them in this process.", min=0)]
-Backend = Annotated[str, typer.Option("--backend", help="loky, or dask for a cluster.")]
-Scheduler = Annotated[str | None, typer.Option("--scheduler", help="Address of the dask scheduler.")]
-Retry = Annotated[bool, typer.Option("--retry", help="Run cells again that failed.")]
-Set = Annotated[list[str] | None, typer.Option("--set", help="A setting, as name=value; may be repeated.")]
-Seed = Annotated[int, typer.Option("--seed", help="Of everything random.")]
-Rows = Annotated[str, typer.Option("--rows", help="At most so many training rows: 200 or 500.")]
-Models = Annotated[str, typer.Option("--models", help="Checkpoints, with commas between.")]
-Methods = Annotated[str, typer.Option("--methods", help="With commas between; settings as name:a=1;b=2.")]
-Paper = Annotated[Path | None, typer.Option("--paper", help="Folder of the paper's numbers, as CSV.")]
-=======
->>>>>>> atlas
 EXHAUSTIVE_ROWS = 200  # points up to which recovery is compared with fitting all words
 TABLES = "scores, differences, pairs, ranks, strategies, time, weights, targets, recovery, exhaustive, atlas or series."
 DEFAULT_METHODS = "rbf-ard,rbf-ard-botorch,kitt"

@@ -28,12 +28,8 @@ from kitt.errors import InvalidInputError, MissingExtraError
 
 Line = dict[str, Any]  # key, status, result or error, seconds of clock and processor, versions, time
 Report = Callable[[int, int, Line], None]  # cells done, cells in all, the last line
-<<<<<<< HEAD
 PACKAGES = ("torch", "numpy", "scipy", "scikit-learn")
-=======
 MIXED = "The lines read for this table come from"  # how the warning above a table of several commits begins
-PACKAGES = ("kitt", "torch", "numpy", "scipy", "scikit-learn")
->>>>>>> atlas
 
 
 @dataclass(frozen=True)
