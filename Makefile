@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo docs test test-slow test-all test-exports wheel-test clean help
+.PHONY: demo docs test test-slow test-all test-exports wheel-test bench-series clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -46,6 +46,9 @@ test-exports: $(VENV)/dev  ## the GPflow and GPJax exports, in environments of t
 
 wheel-test:  ## the wheel in an empty environment: caption, fit and predict a small file there
 	PYTHON=$(PYTHON) tests/wheel/run.sh
+
+bench-series: $(VENV)/dev  ## forecasts by statsforecast, in an environment of its own; DATA is an atlas, OUT its lines
+	benchmarks/series/run.sh $(or $(DATA),../shared/data/atlas) $(or $(OUT),runs/series.jsonl)
 
 clean:  ## remove everything that the other targets made
 	rm -rf $(VENV) .venvs demo-report.html demo-model.json

@@ -178,7 +178,20 @@ def test_fit_and_predict_survive_odd_files(table, tmp_path_factory, monkeypatch,
     table[0].assign(y=table[1]).to_csv(folder / "t.csv", index=False)
     paths = str(folder / "t.csv"), str(folder / "m.json")
     code, _, err = run(
-        monkeypatch, capsys, "fit", paths[0], "-t", "y", "-o", paths[1], "-k", "1", "--no-plain", "--no-sums"
+        monkeypatch,
+        capsys,
+        "fit",
+        paths[0],
+        "-t",
+        "y",
+        "-o",
+        paths[1],
+        "-k",
+        "1",
+        "--effort",
+        "quick",
+        "--deadline",
+        "0.5",
     )
     assert code == (2 if reason_to_refuse(*table) else 0)
     if code:

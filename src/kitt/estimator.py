@@ -75,8 +75,8 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
         *,
         weights: str = Options.weights,
         model: str = Options.model,
-        sums: bool = Options.sums,
-        plain: bool = Options.plain,
+        effort: str = Options.effort,
+        warp: bool = Options.warp,
         objective: str = Options.objective,
         head: str = Options.head,
         ranking: str = Options.ranking,
@@ -87,8 +87,8 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
         self.k = k
         self.weights = weights
         self.model = model
-        self.sums = sums
-        self.plain = plain
+        self.effort = effort
+        self.warp = warp
         self.objective = objective
         self.head = head
         self.ranking = ranking

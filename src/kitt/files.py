@@ -71,17 +71,26 @@ def _reject_constant(name: str) -> NoReturn:
     raise ValueError(f"the number {name} is not allowed")
 
 
-def check_format(document: Any, format: str, version: int | str) -> None:
-    """Raise CheckpointError unless this is a document of that format and version."""
+def check_format(
+    document: Any,
+    format: str,
+    version: int | str,
+    upgrades: Mapping[int, Callable[[Mapping[str, Any]], dict[str, Any]]] | None = None,
+) -> Mapping[str, Any]:
+    """The document, brought from an older version to this one; CheckpointError unless it has that format and a version
+    that can be read."""
     found = document.get("format") if isinstance(document, Mapping) else type(document).__name__
     if found != format or not isinstance(document, Mapping):
         raise CheckpointError(f'expected a document with "format": "{format}", got {found!r}: another kind of file')
     got = document.get("version")
+    if type(got) is int and got in (upgrades or {}):
+        return (upgrades or {})[got](document)
     if got != version or isinstance(got, bool):
         raise CheckpointError(
             f"this {format} document has version {got!r}; this release reads version {version}: "
             "upgrade kitt, or save the model again with this release"
         )
+    return document
 
 
 def check_schema(document: Any, format: str, schema: Mapping[str, Any], *others: Mapping[str, Any]) -> None:

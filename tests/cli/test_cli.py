@@ -177,12 +177,13 @@ def test_fit_predict_explain_export(run, folder, model, tmp_path) -> None:
 
 
 def test_fit_for_programs(run, folder, tmp_path) -> None:
-    code, out, _ = run(
-        "fit", folder / "two.csv", "-o", tmp_path / "m.json", "--json", "--no-rows", "--no-plain", "--no-sums", *QUICK
-    )
+    path = tmp_path / "m.json"
+    code, out, _ = run("fit", folder / "two.csv", "-o", path, "--json", "--no-rows", "--effort", "quick", *QUICK)
     record = json.loads(out)
     assert code == 0
-    assert len(record["kernels"]) == 1
+    kernels = [kernel["expression"] for kernel in record["kernels"] if not kernel["is_plain"]]
+    assert set(kernels) == {record["captions"][0]["expression"], "White"}
+    assert [kernel["expression"] for kernel in record["kernels"] if kernel["is_plain"]] == ["RBF"]
     assert record["explanation"]["expression"] == record["kernels"][0]["expression"]
     code, _, err = run("predict", tmp_path / "m.json", folder / "two.csv")
     assert code == 2

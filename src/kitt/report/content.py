@@ -12,7 +12,6 @@ from itertools import groupby
 from pathlib import Path
 
 import numpy as np
-from scipy.special import logsumexp, ndtr
 
 from kitt.fitting.fit import FittedGP
 from kitt.language.fitted_kernel import FittedKernel
@@ -50,7 +49,7 @@ def candidates(suggestion: Suggestion) -> list[Candidate]:
     found = []
     for gp, weight, is_plain in zip(model.mixture.models, model.weights, model.is_plain, strict=True):
         probability = None if is_plain else _probability(said, gp.expression)
-        gain = None if reference is None else _gain(gp.loo.log_density.numpy(), reference)
+        gain = None if reference is None else _gain(gp.loo_log_densities, reference)
         found.append(Candidate(gp.expression, is_plain, probability, weight, *(gain or (None, None))))
     for failure in suggestion.failures:
         probability = _probability(said, failure.expression)
@@ -76,7 +75,7 @@ def gain_over_plain(suggestion: Suggestion) -> tuple[float, float] | None:
 
 
 def _gain(log_density: FloatArray, reference: FittedGP) -> tuple[float, float]:
-    gain = log_density - reference.loo.log_density.numpy()
+    gain = log_density - reference.loo_log_densities
     return float(gain.mean()), float(gain.std() / math.sqrt(len(gain)))
 
 
@@ -133,17 +132,10 @@ class LeftOut:
 
 def left_out(suggestion: Suggestion) -> LeftOut:
     mixture = suggestion.mixture
-    s, w = scale(mixture.models[0].fitted_kernel), mixture.weights[:, None]
-    mean, variance, density = (
-        np.stack([getattr(gp.loo, name).numpy() for gp in mixture.models])
-        for name in ("mean", "variance", "log_density")
-    )
-    y, centre = s.transform_y(suggestion.dataset.y), (w * mean).sum(0)
-    std = np.sqrt((w * (variance + (mean - centre) ** 2)).sum(0))
-    pit = (w * ndtr((y - mean) / np.sqrt(variance))).sum(0)
-    with np.errstate(divide="ignore"):
-        log_density = logsumexp(density + np.log(w), axis=0)
-    return LeftOut(suggestion.dataset.y, s.inverse_mean(centre), std * s.y_scale, pit, np.asarray(log_density))
+    s, left = scale(mixture.models[0].fitted_kernel), mixture.leave_one_out()
+    mean, variance = left.moments()
+    pit, log_density = left.cdf(mixture.target[:, None])[:, 0], left.log_density(mixture.target)
+    return LeftOut(suggestion.dataset.y, s.inverse_mean(mean), np.sqrt(variance) * s.y_scale, pit, log_density)
 
 
 def scale(kernel: FittedKernel) -> Standardiser:

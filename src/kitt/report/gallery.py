@@ -63,7 +63,7 @@ class Gallery:
         grid = self._grid(x)
         low, high = mixture.quantiles(grid[:, None], [0.025, 0.975]).T
         curve = Curve(grid, mixture.predict(grid[:, None])[0], low, high)
-        best = mixture.models[int(np.argmax(mixture.weights))]
+        best = mixture.models[mixture.best]
         left = table.y - best.predict(table.X)[0]
         shares = {part.word: part.share for part in self.explanation.parts}
         parts = []
