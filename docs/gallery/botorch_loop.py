@@ -21,7 +21,7 @@ def measure(x):
 
 x = rng.uniform(0, 4, 14)
 y = measure(x)
-fitted = kitt.suggest(x[:, None], y, fit=True, sums=False).fitted
+fitted = kitt.suggest(x[:, None], y, fit=True, effort="quick").fitted
 kernel = fitted.best
 print("The heaviest kernel is", kernel.expression)
 

@@ -35,16 +35,16 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
         How the fitted kernels are averaged.
     model : str
         Checkpoint of the network: a bundled name or a file.
-    sums : bool
-        Also fit sums that extend the captions; see `kitt.model.candidates`.
-    plain : bool
-        Also fit plain RBF and Matern-5/2 kernels, the defaults of other libraries.
+    effort : {"quick", "normal", "thorough"}
+        How much is fitted; see `kitt.model.candidates`.
+    warp : bool
+        Also fit a transform of the target, where that looks better.
     objective : {"map", "ml"}
         Fit parameters by maximum a posteriori or by maximum likelihood.
     head, ranking : str
         Which head of the network names the kernels, and how captions are ranked; see `kitt.caption`.
     deadline : float or None
-        Seconds for all fits together; None for as long as it takes.
+        Seconds for the whole call; None for as long as it takes.
     fit_options : mapping or None
         Further options of a fit: the fields of `kitt.fitting.config.FitConfig`.
     random_state : int, RandomState or None
@@ -63,7 +63,7 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
     >>> import numpy as np
     >>> from kitt import KITTRegressor
     >>> x = np.linspace(0, 10, 60)
-    >>> regressor = KITTRegressor(k=1, sums=False, plain=False, random_state=0).fit(x[:, None], np.sin(2 * x))
+    >>> regressor = KITTRegressor(k=1, effort="quick", random_state=0).fit(x[:, None], np.sin(2 * x))
     >>> mean, std = regressor.predict([[1.0], [2.0]], return_std=True)
     >>> bool(np.abs(mean - np.sin([2.0, 4.0])).max() < 0.05)
     True
