@@ -190,8 +190,6 @@ def test_fit_and_predict_survive_odd_files(table, tmp_path_factory, monkeypatch,
         "1",
         "--effort",
         "quick",
-        "--deadline",
-        "0.5",
     )
     assert code == (2 if reason_to_refuse(*table) else 0)
     if code:

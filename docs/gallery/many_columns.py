@@ -10,7 +10,7 @@ from sklearn.datasets import make_friedman1
 import kitt
 
 X, y = make_friedman1(150, n_features=30, noise=0.5, random_state=0)
-suggestion = kitt.suggest(X, y, fit=True, effort="quick")
+suggestion = kitt.suggest(X, y, fit=True, k=2)
 print(suggestion)
 
 explanation = kitt.explain(suggestion)

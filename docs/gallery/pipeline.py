@@ -17,7 +17,7 @@ from kitt import KITTRegressor
 
 X, y = load_diabetes(return_X_y=True)
 X, y = X[:150], y[:150]
-quick = KITTRegressor(k=1, sums=False, random_state=0)
+quick = KITTRegressor(k=1, effort="quick", random_state=0)
 models = {
     "KITT": quick,
     "KITT on five components": make_pipeline(StandardScaler(), PCA(5), quick),

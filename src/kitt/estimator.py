@@ -30,12 +30,12 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     k : int
-        Number of captions that the network gives.
+        Number of captions to fit.
     weights : {"stacking", "bic", "lml", "network", "uniform"}
         How the fitted kernels are averaged.
     model : str
         Checkpoint of the network: a bundled name or a file.
-    effort : {"normal", "quick", "thorough"}
+    effort : {"quick", "normal", "thorough"}
         How much is fitted; see `kitt.model.candidates`.
     warp : bool
         Also fit a transform of the target, where that looks better.
@@ -63,7 +63,7 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
     >>> import numpy as np
     >>> from kitt import KITTRegressor
     >>> x = np.linspace(0, 10, 60)
-    >>> regressor = KITTRegressor(effort="quick", random_state=0).fit(x[:, None], np.sin(2 * x))
+    >>> regressor = KITTRegressor(k=1, effort="quick", random_state=0).fit(x[:, None], np.sin(2 * x))
     >>> mean, std = regressor.predict([[1.0], [2.0]], return_std=True)
     >>> bool(np.abs(mean - np.sin([2.0, 4.0])).max() < 0.05)
     True

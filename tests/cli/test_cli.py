@@ -14,7 +14,7 @@ from kitt.cli import main as cli
 from kitt.cli import tables as commands
 from kitt.model.options import Options
 
-QUICK = ["-k", "1", "--deadline", "2"]
+QUICK = ["-k", "1", "--effort", "quick"]
 
 
 @pytest.fixture
@@ -178,7 +178,7 @@ def test_fit_predict_explain_export(run, folder, model, tmp_path) -> None:
 
 def test_fit_for_programs(run, folder, tmp_path) -> None:
     path = tmp_path / "m.json"
-    code, out, _ = run("fit", folder / "two.csv", "-o", path, "--json", "--no-rows", "--effort", "quick", *QUICK)
+    code, out, _ = run("fit", folder / "two.csv", "-o", path, "--json", "--no-rows", *QUICK)
     record = json.loads(out)
     assert code == 0
     kernels = [kernel["expression"] for kernel in record["kernels"] if not kernel["is_plain"]]

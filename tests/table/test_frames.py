@@ -104,7 +104,7 @@ def test_not_a_number_is_missing_too() -> None:
 @libraries
 def test_suggestions_and_predictions_are_the_same(library: str) -> None:
     quick = {"draws": 8, "starts": 1, "max_iterations": 5}
-    options: Any = {"k": 1, "fit": True, "sums": False, "plain": False, "fit_options": quick}
+    options: Any = {"k": 1, "fit": True, "effort": "quick", "fit_options": quick}
     make, few = FRAMES[library], {name: values[:4] for name, values in COLUMNS.items() if name != "y"}
     new = dict(sorted(few.items()))  # columns go by name
     ours = kitt.suggest(pandas_frame(COLUMNS), **options)
@@ -122,7 +122,7 @@ def test_suggestions_and_predictions_are_the_same(library: str) -> None:
 @libraries
 def test_the_regressor_takes_them(library: str) -> None:
     X = {name: values for name, values in COLUMNS.items() if name != "y"}
-    quick: Any = {"k": 1, "sums": False, "plain": False, "random_state": 0, "fit_options": {"draws": 8, "starts": 1}}
+    quick: Any = {"k": 1, "effort": "quick", "random_state": 0, "fit_options": {"draws": 8, "starts": 1}}
     ours = kitt.KITTRegressor(**quick).fit(pandas_frame(X), COLUMNS["y"])
     theirs = kitt.KITTRegressor(**quick).fit(FRAMES[library](X), pl.Series(COLUMNS["y"]))
     assert list(theirs.feature_names_in_) == list(ours.feature_names_in_) == list(X)

@@ -9,8 +9,8 @@ trap 'rm -rf "$work"' EXIT
 unset PYTHONPATH
 export OMP_NUM_THREADS=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 
-"$python" -m pip wheel --quiet --no-deps --wheel-dir "$work/wheel" .
 "$python" -m venv "$work/env"
+"$work/env/bin/python" -m pip wheel --quiet --no-deps --wheel-dir "$work/wheel" .  # in an isolated environment
 "$work/env/bin/python" -m pip install --quiet -c constraints.txt torch==2.13.0
 "$work/env/bin/python" -m pip install --quiet -c constraints.txt "$work"/wheel/kitt_gp-*.whl
 "$work/env/bin/python" -m pip check

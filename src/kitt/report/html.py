@@ -65,7 +65,7 @@ def write_report(suggestion: Suggestion, path: str | os.PathLike[str], title: st
     --------
     >>> import tempfile, pathlib, numpy as np, kitt
     >>> x = np.linspace(0, 10, 40)
-    >>> suggestion = kitt.suggest(x[:, None], np.sin(x), k=1, fit=True, sums=False, plain=False)
+    >>> suggestion = kitt.suggest(x[:, None], np.sin(x), k=1, fit=True, effort="quick")
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     kitt.write_report(suggestion, pathlib.Path(folder, "report.html"), "a sine")
     ...     "a sine" in pathlib.Path(folder, "report.html").read_text()
