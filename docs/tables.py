@@ -12,9 +12,11 @@ import shlex
 from pathlib import Path
 
 from kitt.lab.bench.cli import app
+from kitt.lab.bench.runner import MIXED
 
 PAGE = Path(__file__).parent / "results.md"
-PRINTED = re.compile(r"^`kitt bench (table [^`]+)`:\n(?:\n(?:\*\*.*\*\*\n|(?:\|.*\n)+))+", re.MULTILINE)
+PART = rf"\*\*.*\*\*\n|{MIXED}.*\n|(?:\|.*\n)+"  # a title, a warning, or the rows of a table
+PRINTED = re.compile(rf"^`kitt bench (table [^`]+)`:\n(?:\n(?:{PART}))+", re.MULTILINE)
 
 
 def printed(command: str) -> str:

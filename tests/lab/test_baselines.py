@@ -35,6 +35,9 @@ QUICK: dict[str, dict[str, Any]] = {
     "deep-kernel": {"seeds": 2, "batch": 40, "passes": 1, "least_steps": 60},
     "sklearn-gp": {},
     "gradient-boosting": {"folds": 2},
+    "gradient-boosting-noise": {"folds": 2},
+    "random-forest": {"trees": 40},
+    "botorch": {},
 }
 
 

@@ -44,6 +44,14 @@ METHODS: dict[str, Entry] = {
         )
     },
     "kitt": Entry("kitt_methods", "kitt"),
+    # KITT with parts replaced or left out: what the network, and what growing sums, is worth
+    "kitt-random": Entry("kitt_methods", "kitt", {"captions": "random"}),
+    "kitt-matern32": Entry("kitt_methods", "kitt", {"captions": "Matern32"}),
+    "kitt-rbf": Entry("kitt_methods", "kitt", {"captions": "RBF"}),
+    "kitt-captions": Entry("kitt_methods", "kitt", {"sums": False}),
+    "kitt-first": Entry("kitt_methods", "kitt", {"k": 1, "sums": False, "plain": False}),
+    "best-bic": Entry("all_words", "BestBIC"),
+    "botorch": Entry("botorch_default", "BotorchDefault"),
     "tree-search": Entry("tree_search", "TreeSearch"),
     "tree-search-columns": Entry("tree_search", "TreeSearch", {"grammar": "columns"}),
     "nkn": Entry("neural_kernel_network", "NeuralKernelNetwork"),
@@ -51,8 +59,11 @@ METHODS: dict[str, Entry] = {
     "spectral-mixture": Entry("spectral_mixture", "SpectralMixture"),
     "spectral-mixture-product": Entry("spectral_mixture", "SpectralMixture", {"form": "product"}),
     "deep-kernel": Entry("deep_kernel", "DeepKernel"),
+    "seasonal-naive": Entry("seasonal_naive", "SeasonalNaive"),
     "sklearn-gp": Entry("outsiders", "SklearnGP"),
     "gradient-boosting": Entry("outsiders", "GradientBoosting"),
+    "gradient-boosting-noise": Entry("outsiders", "GradientBoosting", {"noise": "boosted"}),
+    "random-forest": Entry("outsiders", "RandomForest"),
 }
 
 

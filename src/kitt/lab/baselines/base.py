@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtri
 
 from kitt.errors import FitError, InvalidInputError
 from kitt.table.dataset import Dataset
@@ -53,6 +54,15 @@ class FittedMethod:
             raise InvalidInputError(f"expected y of shape ({len(inputs)},), one for each row of X; got {outputs.shape}")
         return self.predictive.log_density(inputs, outputs)
 
+    def quantiles(self, X: ArrayLike, levels: FloatArray) -> FloatArray:
+        """(M, Q) values below which an observation falls with probability `levels` (Q,): the predictive's own, or those of
+        a normal distribution with its mean and variance."""
+        inputs = self._inputs(X)
+        if own := getattr(self.predictive, "quantiles", None):
+            return own(inputs, levels)
+        mean, variance = self.predictive.predict(inputs)
+        return mean[:, None] + np.sqrt(variance)[:, None] * ndtri(levels)
+
     def _inputs(self, X: ArrayLike) -> FloatArray:
         inputs = np.asarray(X, np.float64)
         if inputs.ndim != 2 or inputs.shape[1] != self.dims:
@@ -60,6 +70,10 @@ class FittedMethod:
         if not np.isfinite(inputs).all():
             raise InvalidInputError("expected finite numbers in X; got missing or infinite ones: remove those rows")
         return inputs
+
+
+def normal_log_density(y: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
+    return -0.5 * ((y - mean) ** 2 / variance + np.log(variance) + math.log(2 * math.pi))
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +89,8 @@ class GaussianPredictive:
 
     def log_density(self, X: FloatArray, y: FloatArray) -> FloatArray:
         mean, variance = self._standardised(X)
-        squares = (self.standardiser.transform_y(y) - mean) ** 2 / variance
-        return self.standardiser.log_density_offset - 0.5 * (squares + np.log(variance) + math.log(2 * math.pi))
+        standardised = normal_log_density(self.standardiser.transform_y(y), mean, variance)
+        return self.standardiser.log_density_offset + standardised
 
     def _standardised(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
         Z = self.standardiser.transform_x(X)
@@ -87,9 +101,13 @@ class GaussianPredictive:
         return mean, variance
 
 
-def standardised(train: Dataset) -> tuple[Standardiser, FloatArray, FloatArray]:
-    """The standardiser of a training table, and its standardised X and y."""
+def check_size(train: Dataset) -> None:
     if train.n < 2 or train.d < 1:
         raise InvalidInputError(f"expected at least 2 rows and 1 input column to fit; got {train.n} and {train.d}")
+
+
+def standardised(train: Dataset) -> tuple[Standardiser, FloatArray, FloatArray]:
+    """The standardiser of a training table, and its standardised X and y."""
+    check_size(train)
     scaling = Standardiser.fit(train.X, train.y)
     return scaling, scaling.transform_x(train.X), scaling.transform_y(train.y)

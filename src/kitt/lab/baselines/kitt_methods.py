@@ -6,17 +6,19 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 from kitt.errors import FitError
 from kitt.fitting.config import FitConfig
 from kitt.fitting.fit import Failure, FittedGP, fit_all
 from kitt.lab.baselines.base import FittedMethod, Predictive
-from kitt.language.grammar import Expression, Word, parse
+from kitt.lab.baselines.random_word import drawn_words
+from kitt.language.grammar import WORDS, Expression, Word, parse
 from kitt.model.mixture import Mixture
 from kitt.model.options import Options
 from kitt.model.weights import Weighting, log_probabilities, weights
-from kitt.network.caption import Caption, caption
+from kitt.network.caption import Caption, Captions, caption
 from kitt.network.checkpoint import load, read_facts
 from kitt.suggest import suggest_dataset
 from kitt.table.dataset import Dataset
@@ -27,10 +29,14 @@ HIDDEN = parse("RBF + Linear*White").words  # the paper's code adds these to eve
 
 @dataclass(frozen=True, eq=False)
 class Average:
-    """A mixture, and the same models weighed otherwise, to be scored beside it."""
+    """A mixture, and the same models weighed otherwise, to be scored beside it (only when asked, for it takes time)."""
 
     mixture: Mixture
-    variants: Mapping[str, Predictive]
+    log_probabilities: Sequence[float]  # of each model, by the network
+
+    @cached_property
+    def variants(self) -> Mapping[str, Predictive]:
+        return variants(self.mixture.models, self.log_probabilities)
 
     def predict(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
         return self.mixture.predict(X)
@@ -38,10 +44,13 @@ class Average:
     def log_density(self, X: FloatArray, y: FloatArray) -> FloatArray:
         return self.mixture.log_density(X, y)
 
+    def quantiles(self, X: FloatArray, levels: FloatArray) -> FloatArray:
+        return self.mixture.quantiles(X, levels)
+
 
 def variants(models: Sequence[FittedGP], log_probabilities: Sequence[float]) -> dict[str, Predictive]:
     """The models under every weighting, and the first alone."""
-    averages = {m: Mixture(tuple(models), weights(models, m, log_probabilities)) for m in get_args(Weighting)}
+    averages = {m: Mixture.of(models, weights(models, m, log_probabilities)) for m in get_args(Weighting)}
     return {"first": models[0], **averages}
 
 
@@ -67,8 +76,8 @@ class PaperKITT:
         chosen = time.perf_counter()
         models, probabilities, failures = self._fit_all(train, said, random_state)
         chance = [math.log(max(p, 1e-12)) for p in probabilities]
-        mixture = Mixture(tuple(models), weights(models, self.weights, chance))
-        average = Average(mixture, variants(models, chance))
+        mixture = Mixture.of(models, weights(models, self.weights, chance))
+        average = Average(mixture, chance)
         details = {**_details(mixture, failures), "captions": {str(c.expression): c.probability for c in said}}
         details["checkpoint"] = _checkpoint(self.model)
         return FittedMethod(average, train.d, _best(mixture), chosen - clock, time.perf_counter() - chosen, details)
@@ -98,13 +107,15 @@ class KITT:
     """The pipeline with its own defaults, except where a setting says otherwise."""
 
     options: Options = field(default_factory=Options)
+    captions: str = (
+        "network"  # the network's; or `random`, as many words drawn blindly; or an expression for all tables
+    )
 
     def fit(self, train: Dataset, random_state: int) -> FittedMethod:
         load(self.options.model)
-        said = suggest_dataset(train, replace(self.options, random_state=random_state))
-        average = Average(
-            said.mixture, variants(said.mixture.models, log_probabilities(said.mixture.models, said.captions))
-        )
+        options = replace(self.options, random_state=random_state)
+        said = suggest_dataset(train, options, captions=self._replaced(train, random_state))
+        average = Average(said.mixture, log_probabilities(said.mixture.models, said.captions))
         details = {
             **_details(said.mixture, said.failures),
             "captions": {str(c.expression): c.probability for c in said.captions.ranked},
@@ -114,14 +125,23 @@ class KITT:
         fitting = sum(seconds for stage, seconds in said.seconds.items() if stage != "caption")
         return FittedMethod(average, train.d, _best(said.mixture), said.seconds["caption"], fitting, details)
 
+    def _replaced(self, train: Dataset, random_state: int) -> Captions | None:
+        """What stands in for the network's captions, if anything: equally probable, as are all words."""
+        if self.captions == "network":
+            return None
+        is_random = self.captions == "random"
+        said = drawn_words(train, self.options.k, random_state) if is_random else [parse(self.captions)]
+        ranked = tuple(Caption(expression, 1 / len(said)) for expression in said)
+        return Captions(ranked, (1 / len(WORDS),) * len(WORDS), 0, None, None, None)
 
-def kitt(**options: Any) -> KITT:
-    """KITT with some options of `suggest`."""
-    return KITT(Options.of(**options))
+
+def kitt(captions: str = "network", **options: Any) -> KITT:
+    """KITT with some options of `suggest`, and perhaps with other captions than the network's."""
+    return KITT(Options.of(**options), captions)
 
 
 def _best(mixture: Mixture) -> str:
-    return str(mixture.models[int(mixture.weights.argmax())].expression)
+    return str(mixture.models[mixture.best].expression)
 
 
 def _details(mixture: Mixture, failures: Sequence[Failure]) -> dict[str, Any]:

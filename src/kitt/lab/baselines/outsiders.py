@@ -5,19 +5,22 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
-from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.base import BaseEstimator
+from sklearn.dummy import DummyRegressor
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from sklearn.model_selection import KFold, cross_val_predict
 
-from kitt.errors import FitError
+from kitt.errors import FitError, InvalidInputError
 from kitt.lab.baselines.base import FittedMethod, GaussianPredictive, standardised
 from kitt.language.priors import NOISE_FLOOR
 from kitt.table.dataset import Dataset
-from kitt.table.scaling import FloatArray
+from kitt.table.scaling import FloatArray, Standardiser
 
 
 @dataclass(frozen=True)
@@ -55,24 +58,67 @@ class SklearnGP:
         return FittedMethod(predictive, train.d, str(model.kernel_), 0.0, seconds, details)
 
 
+def variance_predictive(
+    scaling: Standardiser, mean: BaseEstimator, variance: BaseEstimator, least: float
+) -> GaussianPredictive:
+    """Normal, with the mean of one regressor and the variance of another, at least `least`."""
+    floor = max(least, NOISE_FLOOR)
+
+    def moments(Z: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return mean.predict(Z), np.maximum(variance.predict(Z), floor)
+
+    return GaussianPredictive(scaling, moments)
+
+
+LEAST_SHARE = 0.05  # of the mean squared residual, below which no row's variance falls; not tuned
+
+
 @dataclass(frozen=True)
 class GradientBoosting:
-    """`gradient-boosting`: HistGradientBoostingRegressor, with the variance of its residuals in cross-validation."""
+    """`gradient-boosting`: HistGradientBoostingRegressor, with the variance of its residuals in cross-validation.
+
+    `-noise` learns the variance too: a second HistGradientBoostingRegressor, on the squares of those residuals.
+    """
 
     folds: int = 5
+    noise: Literal["constant", "boosted"] = "constant"
+
+    def __post_init__(self) -> None:
+        if self.noise not in ("constant", "boosted"):
+            raise InvalidInputError(f"noise must be constant or boosted, got '{self.noise}'")
 
     def fit(self, train: Dataset, random_state: int) -> FittedMethod:
         started = time.perf_counter()
         scaling, X, y = standardised(train)
         model = HistGradientBoostingRegressor(random_state=random_state)
         folds = KFold(min(self.folds, train.n), shuffle=True, random_state=random_state)
-        residuals = y - cross_val_predict(model, X, y, cv=folds)
-        variance = max(float(np.mean(residuals**2)), NOISE_FLOOR)
+        squares = (y - cross_val_predict(model, X, y, cv=folds)) ** 2
+        variance = max(float(np.mean(squares)), NOISE_FLOOR)
+        noise: BaseEstimator = DummyRegressor(strategy="constant", constant=variance)
+        if self.noise == "boosted":
+            noise = HistGradientBoostingRegressor(random_state=random_state)
+        noise.fit(X, squares)
         model.fit(X, y)
-
-        def moments(Z: FloatArray) -> tuple[FloatArray, FloatArray]:
-            return model.predict(Z), np.full(len(Z), variance)
-
+        predictive = variance_predictive(scaling, model, noise, LEAST_SHARE * variance)
         seconds = time.perf_counter() - started
-        predictive = GaussianPredictive(scaling, moments)
         return FittedMethod(predictive, train.d, "gradient-boosted trees", 0.0, seconds, {"noise": variance})
+
+
+@dataclass(frozen=True)
+class RandomForest:
+    """`random-forest`: RandomForestRegressor; the variance by a second forest on its squared out-of-bag residuals."""
+
+    trees: int = 300
+    leaf: int = 5  # rows in a leaf of the forest of squared residuals, at least: a mean of fewer is no variance
+
+    def fit(self, train: Dataset, random_state: int) -> FittedMethod:
+        started = time.perf_counter()
+        scaling, X, y = standardised(train)
+        model = RandomForestRegressor(self.trees, oob_score=True, random_state=random_state).fit(X, y)
+        squares = (y - model.oob_prediction_) ** 2
+        noise = RandomForestRegressor(self.trees, min_samples_leaf=self.leaf, random_state=random_state)
+        noise.fit(X, squares)
+        variance = max(float(np.mean(squares)), NOISE_FLOOR)
+        predictive = variance_predictive(scaling, model, noise, LEAST_SHARE * variance)
+        seconds = time.perf_counter() - started
+        return FittedMethod(predictive, train.d, "random forest", 0.0, seconds, {"noise": variance})

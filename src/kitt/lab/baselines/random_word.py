@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,12 +16,18 @@ from kitt.language.grammar import WORDS, Expression
 from kitt.table.dataset import Dataset
 
 
+def drawn_words(train: Dataset, count: int, random_state: int) -> list[Expression]:
+    """Different words drawn at random: others for another table, whatever the random state."""
+    generator = np.random.default_rng([random_state, zlib.crc32(train.y.tobytes())])
+    return [Expression((WORDS[i],)) for i in generator.choice(len(WORDS), count, replace=False)]
+
+
 @dataclass(frozen=True)
 class RandomWord:
     prior: str = "default"
     objective: Literal["map", "ml"] = "map"
 
     def fit(self, train: Dataset, random_state: int) -> FittedMethod:
-        word = WORDS[np.random.default_rng(random_state).integers(len(WORDS))]
+        (word,) = drawn_words(train, 1, random_state)
         config = FitConfig(prior=self.prior, objective=self.objective)
-        return fitted_method(fit(Expression((word,)), train, config, random_state=random_state), train)
+        return fitted_method(fit(word, train, config, random_state=random_state), train)

@@ -8,6 +8,27 @@ from typing import Annotated
 
 import typer
 
+from kitt.lab.bench import atlas_cli
+from kitt.lab.bench.arguments import (
+    Against,
+    AsJson,
+    Backend,
+    Data,
+    Jobs,
+    Methods,
+    Models,
+    Out,
+    Paper,
+    Reference,
+    Retry,
+    Rows,
+    Scheduler,
+    Seed,
+    Set,
+    Some,
+    Splits,
+    Tables,
+)
 from kitt.lab.bench.real_cli import app as real_app
 from kitt.lab.bench.show import (
     chosen,
@@ -27,25 +48,14 @@ app = typer.Typer(help="Measure KITT and the methods it is compared with.", no_a
 
 app.add_typer(real_app)
 
-Data = Annotated[Path | None, typer.Option("--data", help="Directory of the tables; without it, KITT_DATA_DIR.")]
-Tables = Annotated[str | None, typer.Option("--tables", help="Some of the tables, by name, with commas between.")]
-Splits = Annotated[int, typer.Option("--splits", help="How many splits, the first ones.", min=1)]
-Out = Annotated[Path, typer.Option("--out", help="File of JSON lines; cells that it holds are not run again.")]
-Jobs = Annotated[int, typer.Option("--jobs", help="Cells at a time; 0 runs them in this process.", min=0)]
-Backend = Annotated[str, typer.Option("--backend", help="loky, or dask for a cluster.")]
-Scheduler = Annotated[str | None, typer.Option("--scheduler", help="Address of the dask scheduler.")]
-Retry = Annotated[bool, typer.Option("--retry", help="Run cells again that failed.")]
-Set = Annotated[list[str] | None, typer.Option("--set", help="A setting, as name=value; may be repeated.")]
-Seed = Annotated[int, typer.Option("--seed", help="Of everything random.")]
-Rows = Annotated[str, typer.Option("--rows", help="At most so many training rows: 200 or 500.")]
-Models = Annotated[str, typer.Option("--models", help="Checkpoints, with commas between.")]
-Methods = Annotated[str, typer.Option("--methods", help="With commas between; settings as name:a=1;b=2.")]
-Paper = Annotated[Path | None, typer.Option("--paper", help="Folder of the paper's numbers, as CSV.")]
 EXHAUSTIVE_ROWS = 200  # points up to which recovery is compared with fitting all words
-TABLES = "scores, differences, pairs, ranks, strategies, time, weights, targets, recovery or exhaustive."
-Some = Annotated[str | None, typer.Option("--methods", help="Only these, in this order, with commas between.")]
+TABLES = "scores, differences, pairs, ranks, strategies, time, weights, targets, recovery, exhaustive, atlas or series."
 DEFAULT_METHODS = "rbf-ard,rbf-ard-botorch,kitt"
-AsJson = Annotated[bool, typer.Option("--json", help="JSON lines instead of a table.")]
+
+
+app.command("atlas")(atlas_cli.atlas)
+app.command("atlas-data")(atlas_cli.atlas_data)
+app.command("capture")(atlas_cli.capture)
 
 
 @app.command()
@@ -286,13 +296,18 @@ def table(
     methods: Some = None,
     rule: Annotated[str | None, typer.Option(help="paper, interpolation or extrapolation.")] = None,
     paper: Paper = None,
+    reference: Reference = "botorch",
+    against: Against = None,
 ) -> None:
     """A table in Markdown, beside the paper's columns."""
     from kitt.lab.bench import recovery as r
     from kitt.lab.bench import tables as t
+    from kitt.lab.bench.comparisons import comparison_grids
+    from kitt.lab.bench.runner import mixed_commits
+    from kitt.lab.bench.series import series_grid
 
     lines = [line for line in read_lines(files, methods) if rule is None or line["key"].get("rows") == rule]
-    folder = paper_folder(paper)
+    folder, others = paper_folder(paper), None if against is None else read_lines([against])
     grids = {
         "scores": lambda: t.score_grid(lines, measure, t.paper_columns(folder, f"{measure}.csv")),
         "differences": lambda: t.difference_grid(lines, measure, method),
@@ -308,8 +323,12 @@ def table(
         ),
         "recovery": lambda: r.recovery_grids(lines),
         "exhaustive": lambda: r.exhaustive_grid(lines),
+        "atlas": lambda: comparison_grids(lines, reference, others),
+        "series": lambda: series_grid(lines),
     }
     found = chosen(grids, kind, "table")()
+    if note := mixed_commits([*lines, *(others or [])]):
+        print(f"{note}\n")
     print("\n".join(grid.markdown() for grid in ([found] if isinstance(found, t.Grid) else found)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,9 +56,18 @@ def settings_of(texts: Iterable[str]) -> dict[str, Any]:
 
 
 def method_cells(
-    bench: str, tables: Iterable[Source], splits: Iterable[int], methods: Sequence[Spec], rule: str, seed: int = 0
+    bench: str,
+    tables: Iterable[Source],
+    splits: Iterable[int],
+    methods: Sequence[Spec],
+    rule: str,
+    seed: int = 0,
+    work: Callable[..., Mapping[str, Any]] | None = None,
 ) -> list[Cell]:
-    """A cell for each method, table and split; all methods of a split stand together, the first split first."""
+    """A cell for each method, table and split; all methods of a split stand together, the first split first.
+
+    `work` takes the arguments of `evaluate`, which it stands in for.
+    """
     cells = []
     for number in splits:
         for table in tables:
@@ -66,7 +75,7 @@ def method_cells(
                 key = {"table": table.name, "split": number, "rows": rule, "method": spec.name, "seed": seed}
                 key = {"bench": bench, **key, "settings": dict(spec.settings)}
                 arguments = {"table": table, "number": number, "rule": rule, "spec": spec, "seed": seed}
-                cells.append(Cell(key, evaluate, arguments))
+                cells.append(Cell(key, work or evaluate, arguments))
     return cells
 
 

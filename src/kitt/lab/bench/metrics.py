@@ -1,4 +1,7 @@
-"""How good predictions are, in the units of the table: with all test rows, and without copies of training rows."""
+"""How good predictions are, in the units of the table.
+
+`scores` counts all test rows, and those that are no copies of training rows; `distribution_scores` also looks at quantiles.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kitt.errors import FitError
-from kitt.lab.baselines.base import Predictive
+from kitt.lab.baselines.base import FittedMethod, Predictive
 from kitt.lab.bench.datasets import Split
 from kitt.table.scaling import FloatArray
 
 Scores = dict[str, float | int | None]
+LEVELS = (np.arange(49) + 0.5) / 49  # of the quantiles behind the CRPS
+COVERAGES = (0.5, 0.9, 0.95)  # of central intervals
 
 
 def nlpd(log_density: FloatArray) -> float:
@@ -20,6 +25,35 @@ def nlpd(log_density: FloatArray) -> float:
 
 def rmse(y: FloatArray, mean: FloatArray) -> float:
     return float(np.sqrt(np.mean((y - mean) ** 2)))
+
+
+def mae(y: FloatArray, mean: FloatArray) -> float:
+    return float(np.mean(np.abs(y - mean)))
+
+
+def crps(y: FloatArray, quantiles: FloatArray) -> float:
+    """Continuous ranked probability score: twice the mean pinball loss of quantiles (M, 49) at `LEVELS`."""
+    above = y[:, None] - quantiles
+    return 2 * float(np.mean(np.maximum(LEVELS * above, (LEVELS - 1) * above)))
+
+
+def coverage(y: FloatArray, low: FloatArray, high: FloatArray) -> float:
+    return float(np.mean((y >= low) & (y <= high)))
+
+
+def distribution_scores(model: FittedMethod, X: FloatArray, y: FloatArray) -> dict[str, float]:
+    """NLPD, RMSE, MAE and CRPS, and the shares of rows inside central intervals, in the units of the table."""
+    mean, density = model.predict(X)[0], model.log_density(X, y)
+    ends = [level for share in COVERAGES for level in ((1 - share) / 2, (1 + share) / 2)]
+    quantiles = model.quantiles(X, np.array([*LEVELS, *ends]))
+    inner, outer = quantiles[:, : len(LEVELS)], quantiles[:, len(LEVELS) :]
+    if not all(np.isfinite(values).all() for values in (mean, density, quantiles)):
+        raise FitError("a prediction on the test rows is not finite")
+    covered = {
+        f"coverage_{100 * share:.0f}": coverage(y, outer[:, 2 * i], outer[:, 2 * i + 1])
+        for i, share in enumerate(COVERAGES)
+    }
+    return {"nlpd": nlpd(density), "rmse": rmse(y, mean), "mae": mae(y, mean), "crps": crps(y, inner), **covered}
 
 
 def scores(model: Predictive, split: Split) -> Scores:

@@ -12,6 +12,7 @@ import os
 import subprocess
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -27,7 +28,8 @@ from kitt.errors import InvalidInputError, MissingExtraError
 
 Line = dict[str, Any]  # key, status, result or error, seconds of clock and processor, versions, time
 Report = Callable[[int, int, Line], None]  # cells done, cells in all, the last line
-PACKAGES = ("kitt", "torch", "numpy", "scipy", "scikit-learn")
+PACKAGES = ("torch", "numpy", "scipy", "scikit-learn")
+MIXED = "The lines read for this table come from"  # how the warning above a table of several commits begins
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ def identity(key: Mapping[str, Any]) -> str:
 
 @lru_cache
 def versions() -> dict[str, str]:
-    found = {name: metadata.version(name) for name in PACKAGES}
+    found = {"kitt": metadata.version("kitt-gp"), **{name: metadata.version(name) for name in PACKAGES}}
     return {
         **found,
         "python": python_version(),
@@ -60,12 +62,19 @@ def versions() -> dict[str, str]:
 
 
 def _commit() -> str:
-    """Of a checkout; of an installed package there is none."""
-    git = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    """Of a checkout, "-dirty" if files differ from it; of an installed package there is none."""
+    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--exclude", "*"]
     try:
         return subprocess.run(git, capture_output=True, text=True, timeout=10).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return ""
+
+
+def mixed_commits(lines: Iterable[Line]) -> str:
+    """A sentence to set above a table that is made of lines of several commits; of one, nothing."""
+    counts = Counter(line.get("versions", {}).get("commit") or "an unknown commit" for line in lines)
+    told = ", ".join(f"{commit} ({count} lines)" for commit, count in counts.most_common())
+    return f"{MIXED} {len(counts)} commits: {told}." if len(counts) > 1 else ""
 
 
 # --- the file --------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 console = Console(width=None if sys.stdout.isatty() else 200)  # a pipe is no reason to cut columns short
 errors = Console(stderr=True)
-LABEL = ("table", "split", "method", "expression", "model", "head", "kind", "prior", "n", "d", "batch", "index")
+LABEL = ("table", "split", "what", "method", "expression", "model", "head", "kind", "prior", "n", "d", "batch", "index")
 
 
 def sources_of(data: Path | None, tables: str | None, suite: str = "uci") -> list[Source]:
@@ -71,10 +71,10 @@ def print_scores(lines: Sequence[Line]) -> None:
     from kitt.lab.bench.tables import score_grid
 
     for measure in ("nlpd", "rmse"):
-        _print_grid(score_grid(lines, measure))
+        print_grid(score_grid(lines, measure))
 
 
-def _print_grid(grid: Any) -> None:
+def print_grid(grid: Any) -> None:
     shown = Table(*grid.head, title=grid.title)
     for row in grid.rows:
         shown.add_row(*row)

