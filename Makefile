@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint types tests test-exports bench bench-series clean help
+.PHONY: demo docs test test-slow test-all test-exports wheel-test bench-series clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -19,17 +19,33 @@ $(VENV)/dev: $(VENV)/base
 	$(PIP) -e '.[dev]'
 	@touch $@
 
+$(VENV)/docs: $(VENV)/base
+	$(PIP) -e '.[docs]'
+	@touch $@
+
 demo: $(VENV)/base  ## caption, fit and explain a real table; writes demo-report.html
 	$(BIN)/kitt demo
 
-test: $(VENV)/dev  ## lint, types and tests
+test: $(VENV)/dev  ## lint, types, and all tests but the slow ones
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow'
+
+test-slow: $(VENV)/dev  ## the tests that `make test` leaves out
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m slow
+
+test-all: test test-slow  ## lint, types and all tests
+
+docs: $(VENV)/docs  ## the documentation as a site, build/site/index.html, with its examples executed
+	OMP_NUM_THREADS=1 $(BIN)/python docs/gallery/build.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --clean
 
 test-exports: $(VENV)/dev  ## the GPflow and GPJax exports, in environments of their own
 	tests/export/environments/run.sh
+
+wheel-test:  ## the wheel in an empty environment: caption, fit and predict a small file there
+	PYTHON=$(PYTHON) tests/wheel/run.sh
 
 bench-series: $(VENV)/dev  ## forecasts by statsforecast, in an environment of its own; DATA is an atlas, OUT its lines
 	benchmarks/series/run.sh $(or $(DATA),../shared/data/atlas) $(or $(OUT),runs/series.jsonl)

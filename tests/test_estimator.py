@@ -19,8 +19,7 @@ from kitt.errors import CheckpointError, InvalidInputError
 
 FAST = {
     "k": 1,
-    "sums": False,
-    "plain": False,
+    "effort": "quick",
     "random_state": 0,
     "fit_options": {"draws": 10, "starts": 1, "max_iterations": 20},
 }
@@ -39,7 +38,7 @@ def table(n: int = 40, seed: int = 0) -> tuple[pd.DataFrame, pd.Series]:
 
 @pytest.fixture(scope="module")
 def regressor() -> KITTRegressor:
-    return KITTRegressor(**{**FAST, "plain": True}).fit(*table())
+    return KITTRegressor(**FAST).fit(*table())
 
 
 def test_what_a_fit_leaves(regressor: KITTRegressor) -> None:
@@ -70,13 +69,20 @@ def test_uncertainty_in_every_form(regressor: KITTRegressor) -> None:
         regressor.predict(X, return_std=True, return_cov=True)
 
 
-def test_draws_have_the_moments_of_the_prediction(regressor: KITTRegressor) -> None:
+def test_draws_are_those_of_the_prediction(regressor: KITTRegressor) -> None:
+    """Moments leave out the broad tail of observations, which draws have; so they are compared for the function."""
     X, _ = table(6, seed=2)
-    draws = regressor.sample_y(X, 4000, random_state=0)
+    draws, levels = regressor.sample_y(X, 4000, random_state=0), (0.05, 0.25, 0.5, 0.75, 0.95)
     assert draws.shape == (6, 4000)
-    mean, std = regressor.predict(X, return_std=True)
-    np.testing.assert_allclose(draws.mean(1), mean, atol=5 * std.max() / np.sqrt(4000))
-    np.testing.assert_allclose(draws.std(1), std, rtol=0.1)
+    mean, quantiles = regressor.predict(X, quantiles=levels)
+    below = (draws[:, :, None] < quantiles[:, None, :]).mean(1)
+    np.testing.assert_allclose(below, np.broadcast_to(levels, below.shape), atol=0.03)
+    std = regressor.predict(X, return_std=True)[1]
+    np.testing.assert_allclose(np.median(draws, 1), mean, atol=0.3 * std.max())
+    function = regressor.model_.sample(X, 4000, noisy=False, random_state=0)
+    mean, std = regressor.predict(X, return_std=True, noisy=False)
+    np.testing.assert_allclose(function.mean(0), mean, atol=5 * std.max() / np.sqrt(4000))
+    np.testing.assert_allclose(function.std(0), std, rtol=0.1)
 
 
 def test_it_is_reproducible_and_cloneable(regressor: KITTRegressor) -> None:

@@ -5,12 +5,13 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from torch import Tensor
 
 import kitt
 from kitt.errors import FitError, InvalidInputError
 from kitt.fitting.fit import Fitter
 from kitt.language.grammar import Expression
-from kitt.model.candidates import FAMILIES, MOST, SERIES
+from kitt.model.candidates import NO_SIGNAL, with_changing_noise
 from kitt.model.options import Options
 from kitt.suggest import suggest_dataset
 from kitt.table.dataset import as_dataset
@@ -54,37 +55,70 @@ def test_the_same_table_in_every_form(tmp_path) -> None:
     assert len({str(form.captions.ranked) for form in forms}) == 1
 
 
-def test_a_fit_has_the_captions_their_sums_and_the_plain_kernels(fitted: kitt.Suggestion) -> None:
+def test_a_fit_has_the_best_caption_the_plain_kernels_and_no_signal(fitted: kitt.Suggestion) -> None:
     model = fitted.fitted
-    assert model.is_plain == (False,) * (len(model.kernels) - 2) + (True, True)
     assert sum(model.weights) == pytest.approx(1)
     said = [c.expression for c in fitted.captions.ranked]
-    assert all(said[i].same_sum(model.kernels[i].expression) for i in range(2))
-    sums = [set(kernel.expression) for kernel in model.kernels[2:-2]]
-    assert 1 <= len(sums) <= MOST
-    assert sums[0] == {word for expression in said[:2] for word in expression}
-    assert all(len(words) > 1 or words in map(set, FAMILIES) for words in sums)
-    assert [str(kernel.expression) for kernel in model.kernels[-2:]] == ["RBF", "Matern52"]
+    named = [kernel.expression for kernel, plain in zip(model.kernels, model.is_plain, strict=True) if not plain]
+    best = next(e for e in said if e.same_sum(named[0]))
+    assert all(any(e.same_sum(o) for o in (best, with_changing_noise(best), NO_SIGNAL)) for e in named)
+    assert named[-1] == NO_SIGNAL
+    plain = [str(kernel.expression) for kernel, p in zip(model.kernels, model.is_plain, strict=True) if p]
+    assert plain == ["RBF", "Matern52"]
     assert fitted.best == model.best.expression
     assert set(fitted.seconds) == {"caption", "fit", "average"}
     assert "weight" in str(fitted)
     assert json.loads(json.dumps(fitted.to_dict()))["kernels"][0]["weight"] == pytest.approx(model.weights[0])
 
 
-def test_a_single_column_is_also_tried_as_trend_season_and_rest() -> None:
-    month = np.arange(60.0)
-    y = 0.002 * month**2 + (1 + 0.02 * month) * np.sin(2 * np.pi * month / 12)
-    model = kitt.suggest(month[:, None], y, fit=True, random_state=0, fit_options=QUICK).fitted
-    tried = [frozenset(kernel.expression) for kernel in model.kernels]
-    assert all(frozenset(series) in tried for series in SERIES)
+def test_the_more_effort_the_more_kernels() -> None:
+    few, some, many = (
+        kitt.suggest(table(30), fit=True, effort=effort, fit_options=QUICK).fitted
+        for effort in ("quick", "normal", "thorough")
+    )
+    assert len(few.kernels) < len(some.kernels) < len(many.kernels)
+    assert sum(few.is_plain) == 1
+
+
+def test_a_skewed_target_has_a_transformed_fit_and_the_best_is_of_the_target() -> None:
+    frame = table(60).assign(y=np.exp(2 * table(60)["y"]))
+    warped = kitt.suggest(frame, fit=True, fit_options=QUICK)
+    heaviest = int(np.argmax(warped.fitted.weights))
+    assert not warped.fitted.warps[heaviest].is_identity
+    assert warped.fitted.warps[warped.mixture.best].is_identity
+    assert (warped.fitted.quantiles(frame, [0.05, 0.5]) > 0).mean() > 0.95
+    assert all(w.is_identity for w in kitt.suggest(frame, fit=True, warp=False, fit_options=QUICK).fitted.warps)
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1000.0])
+@pytest.mark.parametrize("skewed", [False, True])
+def test_units_of_the_target_do_not_matter(factor: float, skewed: bool) -> None:
+    frame = table(50)
+    y = np.exp(frame["y"]) if skewed else frame["y"]
+    ours, theirs = (
+        kitt.suggest(frame.assign(y=f * y), fit=True, random_state=0, fit_options=QUICK).fitted for f in (1.0, factor)
+    )
+    assert [str(k.expression) for k in ours.kernels] == [str(k.expression) for k in theirs.kernels]
+    new = table(80).iloc[50:]
+    for a, b in zip(ours.predict(new), theirs.predict(new), strict=True):
+        np.testing.assert_allclose(b / factor, a, rtol=0.01, atol=0.01)
+    densities = ours.log_density(new, new["y"]), theirs.log_density(new, factor * new["y"]) + np.log(factor)
+    np.testing.assert_allclose(*densities, atol=0.05)
+
+
+def test_the_same_seed_gives_the_same_model() -> None:
+    ours, theirs = (kitt.suggest(table(30), fit=True, random_state=3, fit_options=QUICK).fitted for _ in range(2))
+    assert ours.weights == theirs.weights
+    assert np.array_equal(ours.predict(table(30)), theirs.predict(table(30)))
 
 
 def test_progress_is_told() -> None:
     said: list[tuple[str, float]] = []
-    kitt.suggest(table(20), k=1, fit=True, plain=False, fit_options=QUICK, progress=lambda *now: said.append(now))
+    kitt.suggest(table(20), k=2, fit=True, fit_options=QUICK, progress=lambda *now: said.append(now))
     assert [share for _, share in said] == sorted(share for _, share in said)
     assert said[0][0] == "captioning"
-    assert said[1][0].startswith("fitting ")
+    assert said[1][0].startswith("comparing ")
+    assert said[3][0].startswith("fitting ")
     assert said[-1] == ("averaging", 1.0)
 
 
@@ -115,6 +149,8 @@ def test_few_rows_are_noted() -> None:
     [
         ({"k": 0}, "k, the number of captions"),
         ({"weights": "most"}, "stacking"),
+        ({"effort": "none"}, "quick, normal, thorough"),
+        ({"sums": False}, "no option is called sums"),
         ({"head": "tail"}, "classifier, decoder"),
         ({"ranking": "luck"}, "expected-loss"),
         ({"deadline": -1}, "deadline"),
@@ -134,7 +170,7 @@ def test_nothing_to_suggest_from() -> None:
 
 
 def test_when_no_kernel_can_be_fitted(monkeypatch) -> None:
-    def fails(self: Fitter, expression: Expression) -> None:
+    def fails(self: Fitter, expression: Expression, start: Tensor | None = None) -> None:
         raise FitError("it is a test")
 
     monkeypatch.setattr(Fitter, "fit", fails)

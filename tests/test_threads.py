@@ -109,7 +109,7 @@ def test_two_suggestions_at_once_leave_the_number_of_threads_alone() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 2))
     y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=40)
-    few = {"fit_options": {"draws": 8, "starts": 1, "max_iterations": 5}, "sums": False, "plain": False, "k": 1}
+    few = {"fit_options": {"draws": 8, "starts": 1, "max_iterations": 5}, "effort": "quick", "k": 1}
 
     def work() -> str:
         told = kitt.suggest(X, y, fit=True, **few)

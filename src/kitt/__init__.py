@@ -57,7 +57,7 @@ class _Package(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         if name == "__version__":
-            value = import_module("importlib.metadata").version("kitt")
+            value = import_module("importlib.metadata").version("kitt-gp")
         elif name in _PUBLIC:
             value = getattr(import_module(f"kitt.{_PUBLIC[name]}"), name)
         elif name in _FOLDERS:

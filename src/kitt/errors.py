@@ -2,7 +2,20 @@
 
 
 class KittError(Exception):
-    """Base of all errors raised on purpose by this package."""
+    """Base class of all errors that this package raises on purpose.
+
+    Every message says what was expected, what came, and what to do. Most subclasses are also a `ValueError` or a
+    `RuntimeError`, so that they can be caught without importing them.
+
+    Examples
+    --------
+    >>> import kitt
+    >>> try:
+    ...     kitt.parse("RBF*RBF")
+    ... except kitt.KittError as error:
+    ...     print(str(error).splitlines()[0])
+    RBF*RBF is not a word: the square of RBF is no new kernel: write RBF
+    """
 
 
 class InvalidInputError(KittError, ValueError):
@@ -25,4 +38,4 @@ class MissingExtraError(KittError, ImportError):
     """An optional dependency that is not installed."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs '{package}', which is not installed: pip install 'kitt[{extra}]'")
+        super().__init__(f"{purpose} needs '{package}', which is not installed: pip install 'kitt-gp[{extra}]'")

@@ -17,6 +17,7 @@ from kitt.model.document import Model
 from kitt.model.options import Options
 from kitt.suggest import suggest_dataset
 from kitt.table.dataset import MIN_ROWS, Dataset, as_dataset
+from kitt.table.frames import as_frame
 from kitt.table.scaling import FloatArray
 
 if TYPE_CHECKING:
@@ -24,26 +25,48 @@ if TYPE_CHECKING:
 
 
 class KITTRegressor(RegressorMixin, BaseEstimator):
-    """Gaussian-process regression with kernels that a network names from the table.
+    """Gaussian-process regression with kernels that a pretrained network names from the table.
 
     Parameters
     ----------
-    k : number of captions to fit.
-    weights : how fitted kernels are averaged: "stacking", "bic", "lml", "network" or "uniform".
-    model : checkpoint of the network, by name or file.
-    sums : also fit sums that grow from the captions (see `kitt.model.candidates`).
-    plain : also consider plain RBF and Matern-5/2 kernels, as other libraries have them by default.
-    objective : "map", with the prior of the parameters, or "ml".
-    head, ranking : which head of the network names the kernels, and how they are ranked; see `kitt.caption`.
-    deadline : seconds for all fits together; None for as long as it takes.
-    fit_options : further options of a fit, the fields of `kitt.fitting.config.FitConfig`.
-    random_state : int, RandomState or None.
+    k : int
+        Number of captions to fit.
+    weights : {"stacking", "bic", "lml", "network", "uniform"}
+        How the fitted kernels are averaged.
+    model : str
+        Checkpoint of the network: a bundled name or a file.
+    sums : bool
+        Also fit sums that extend the captions; see `kitt.model.candidates`.
+    plain : bool
+        Also fit plain RBF and Matern-5/2 kernels, the defaults of other libraries.
+    objective : {"map", "ml"}
+        Fit parameters by maximum a posteriori or by maximum likelihood.
+    head, ranking : str
+        Which head of the network names the kernels, and how captions are ranked; see `kitt.caption`.
+    deadline : float or None
+        Seconds for all fits together; None for as long as it takes.
+    fit_options : mapping or None
+        Further options of a fit: the fields of `kitt.fitting.config.FitConfig`.
+    random_state : int, RandomState or None
 
     Attributes
     ----------
-    suggestion_ : everything that was found out, `kitt.Suggestion`; `model_` is its model, with `save`.
-    kernels_, weights_ : the fitted kernels and their weights.
-    n_features_in_, feature_names_in_ : as everywhere in scikit-learn.
+    suggestion_ : Suggestion
+        Everything that was found; `model_` is its model, which can be saved.
+    kernels_ : tuple of FittedKernel
+        The fitted kernels, with the weights `weights_`.
+    n_features_in_, feature_names_in_
+        As in all estimators of scikit-learn.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kitt import KITTRegressor
+    >>> x = np.linspace(0, 10, 60)
+    >>> regressor = KITTRegressor(k=1, sums=False, plain=False, random_state=0).fit(x[:, None], np.sin(2 * x))
+    >>> mean, std = regressor.predict([[1.0], [2.0]], return_std=True)
+    >>> bool(np.abs(mean - np.sin([2.0, 4.0])).max() < 0.05)
+    True
     """
 
     def __init__(
@@ -52,8 +75,8 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
         *,
         weights: str = Options.weights,
         model: str = Options.model,
-        sums: bool = Options.sums,
-        plain: bool = Options.plain,
+        effort: str = Options.effort,
+        warp: bool = Options.warp,
         objective: str = Options.objective,
         head: str = Options.head,
         ranking: str = Options.ranking,
@@ -64,8 +87,8 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
         self.k = k
         self.weights = weights
         self.model = model
-        self.sums = sums
-        self.plain = plain
+        self.effort = effort
+        self.warp = warp
         self.objective = objective
         self.head = head
         self.ranking = ranking
@@ -74,7 +97,17 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> KITTRegressor:
-        """Name, fit and average the kernels of a table: numbers, or a DataFrame with dates and text too."""
+        """Name, fit and average the kernels of a table.
+
+        Parameters
+        ----------
+        X : array of numbers of shape (N, D), or a data frame, which may have columns of text and dates
+        y : array of shape (N,)
+
+        Returns
+        -------
+        KITTRegressor
+        """
         dataset = self._dataset(X, y)
         chosen = {name: value for name, value in self.get_params().items() if name != "random_state"}
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -92,9 +125,24 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
         quantiles: Sequence[float] | None = None,
         noisy: bool = True,
     ) -> Any:
-        """The mean (M,); as a pair with the standard deviation (M,), the covariance (M, M) or quantiles (M, Q).
+        """Predict new rows.
 
-        They are those of observations, or, not `noisy`, of the function behind them.
+        Parameters
+        ----------
+        X : array of shape (M, D), or a data frame with the columns of `fit`
+        return_std : bool
+            Also return the standard deviation of each row, of shape (M,).
+        return_cov : bool
+            Also return the joint covariance, of shape (M, M).
+        quantiles : sequence of float, optional
+            Also return the quantiles at these Q levels, of shape (M, Q).
+        noisy : bool
+            Whether these are of an observation, with its noise, or of the function alone.
+
+        Returns
+        -------
+        mean : array of shape (M,)
+            Or a pair of the mean and what else was asked for, of which at most one may be.
         """
         if return_std + return_cov + (quantiles is not None) > 1:
             raise InvalidInputError("ask for one of return_std, return_cov and quantiles at a time")
@@ -107,22 +155,24 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
         return mean if quantiles is None else (mean, self.model_.quantiles(table, quantiles, noisy))
 
     def log_density(self, X: Any, y: ArrayLike) -> FloatArray:
-        """Log predictive density (M,) of observations."""
+        """The log predictive density of each of M observations, of shape (M,)."""
         return self.model_.log_density(self._inputs(X), y)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, noisy: bool = True) -> FloatArray:
-        """Joint draws (M, n_samples)."""
+        """Joint draws from the predictive distribution, of shape (M, n_samples)."""
         table = self._inputs(X)
         seed = int(check_random_state(random_state).randint(2**31 - 1))
         return self.model_.sample(table, n_samples, noisy, seed).T
 
     def explain(self) -> Explanation:
+        """What the model found: the same as `kitt.explain` of its suggestion."""
         check_is_fitted(self)
         import kitt
 
         return kitt.explain(self.model_)
 
     def _dataset(self, X: Any, y: Any) -> Dataset:
+        X = _pandas(X)
         if _has_words(X):
             validate_data(self, X, skip_check_array=True)  # takes down the names
             return as_dataset(X, y)
@@ -135,10 +185,17 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
 
     def _inputs(self, X: Any) -> Any:
         check_is_fitted(self)
+        X = _pandas(X)
         if _has_words(X):
             validate_data(self, X, reset=False, skip_check_array=True)
             return X
         return validate_data(self, X, reset=False, dtype=np.float64)
+
+
+def _pandas(X: Any) -> Any:
+    """A data frame of any library as that of pandas; whatever is no data frame as it is."""
+    frame = as_frame(X)
+    return X if frame is None else frame
 
 
 def _has_words(X: Any) -> bool:

@@ -1,7 +1,7 @@
-"""Files that are whole or not there at all, and JSON documents that say what they are.
+"""Atomic writing of files, and reading of JSON documents that name their format.
 
-Everything that writes a file does it here, and everything that reads a document of ours: a fitted kernel, a model, the
-header of a checkpoint.
+All files are written here, and all documents of this package are read here: fitted kernels, models, and the headers of
+checkpoints.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Any]:
-    """A binary file that takes the place of `path` when it is complete and on disk, or not at all."""
+    """Open a temporary binary file that replaces `path` when it is complete; after an error, `path` is unchanged."""
     path = Path(path)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
@@ -40,7 +40,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Any]:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """A reader sees the old file or the new one, never half of it."""
+    """Write a text file atomically: a reader sees the old file or the new one, never a part of it."""
     try:
         with replacing(path) as file:
             file.write(text.encode())
@@ -59,7 +59,7 @@ def read_json(path: str | os.PathLike[str], format: str) -> Any:
 
 
 def load_document(path: str | os.PathLike[str], format: str, build: Callable[[Any], T]) -> T:
-    """What `build` makes of the document in a file; its errors name the file."""
+    """Read a file and pass its document to `build`; error messages name the file."""
     document = read_json(path, format)
     try:
         return build(document)
@@ -71,17 +71,26 @@ def _reject_constant(name: str) -> NoReturn:
     raise ValueError(f"the number {name} is not allowed")
 
 
-def check_format(document: Any, format: str, version: int | str) -> None:
-    """Raise CheckpointError unless this is a document of that format and version."""
+def check_format(
+    document: Any,
+    format: str,
+    version: int | str,
+    upgrades: Mapping[int, Callable[[Mapping[str, Any]], dict[str, Any]]] | None = None,
+) -> Mapping[str, Any]:
+    """The document, brought from an older version to this one; CheckpointError unless it has that format and a version
+    that can be read."""
     found = document.get("format") if isinstance(document, Mapping) else type(document).__name__
     if found != format or not isinstance(document, Mapping):
         raise CheckpointError(f'expected a document with "format": "{format}", got {found!r}: another kind of file')
     got = document.get("version")
+    if type(got) is int and got in (upgrades or {}):
+        return (upgrades or {})[got](document)
     if got != version or isinstance(got, bool):
         raise CheckpointError(
             f"this {format} document has version {got!r}; this release reads version {version}: "
             "upgrade kitt, or save the model again with this release"
         )
+    return document
 
 
 def check_schema(document: Any, format: str, schema: Mapping[str, Any], *others: Mapping[str, Any]) -> None:
@@ -103,7 +112,7 @@ def read_schema(package: str, name: str) -> dict[str, Any]:
 
 
 def finite(value: Any) -> Any:
-    """The same for JSON, which has no infinity: null, where a number in the table's units is beyond the largest float."""
+    """Replace numbers that are not finite by None, because JSON has neither infinity nor NaN."""
     if isinstance(value, dict):
         return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

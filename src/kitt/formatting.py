@@ -1,4 +1,4 @@
-"""Numbers as people read them, for every text that shows some."""
+"""Numbers formatted for people, in all texts that this package writes."""
 
 from __future__ import annotations
 

@@ -7,12 +7,12 @@ from itertools import pairwise
 from typing import Any
 
 from kitt.fitting.table import Table
+from kitt.language.grammar import Expression
 from kitt.model.document import Model
-from kitt.model.fits import Progress, fit_candidates
-from kitt.model.mixture import Mixture
+from kitt.model.fits import Progress, Propose, fit_candidates
 from kitt.model.options import Options
 from kitt.model.suggestion import Suggestion, cautions
-from kitt.model.weights import log_probabilities, weights
+from kitt.model.weights import average
 from kitt.network.caption import Captions, caption
 from kitt.table.dataset import Dataset, as_dataset
 
@@ -53,13 +53,22 @@ def suggest_dataset(
     if not fit:
         return Suggestion(dataset, options, captions, warnings=notes, seconds=_seconds(times))
     table = Table.of(dataset)  # standardised here, once, for all fits
-    fits = fit_candidates(table, [c.expression for c in captions], options, report)  # step 5
+    fits = fit_candidates(table, [c.expression for c in captions], options, report, _proposals(options))  # step 5
     times.append(time.perf_counter())
-    shares = weights(fits.models, options.weights, log_probabilities(fits.models, captions))  # step 6, how much of each
-    mixture = Mixture(fits.models, shares)  # step 6, their average
+    mixture = average(fits.models, options.weights, captions)  # step 6
     times.append(time.perf_counter())
     model = Model.of(mixture, dataset, fits.is_plain)
-    return Suggestion(dataset, options, captions, model, fits.failures, notes, _seconds(times))
+    return Suggestion(dataset, options, captions, model, tuple(fits.failures), notes, _seconds(times))
+
+
+def _proposals(options: Options) -> Propose:
+    """What the network says about another table of the same kind, such as what a kernel leaves of the target."""
+
+    def propose(table: Table) -> list[Expression]:
+        captions = caption(table.X.numpy(), table.y.numpy(), options.k, **options.of_captions)
+        return [c.expression for c in captions]
+
+    return propose
 
 
 def _seconds(times: list[float]) -> dict[str, float]:

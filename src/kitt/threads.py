@@ -1,7 +1,7 @@
-"""How many threads a piece of work should have, without a word to anybody else in the process.
+"""How many threads a computation uses, set for the calling thread only and not for the rest of the process.
 
-`torch.set_num_threads` is no way to say it: what it sets is also remembered for every thread that has not used torch yet.
-OpenMP and MKL, which do torch's work, each keep a number for the calling thread alone; those are the ones changed here.
+`torch.set_num_threads` cannot be used for this: its value is also inherited by every thread that has not used torch yet.
+OpenMP and MKL, which torch computes with, each keep a number for the calling thread alone; only those are changed here.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any
 import torch
 from threadpoolctl import ThreadpoolController
 
-SMALL = 1000  # rows up to which more threads gain next to nothing (`benchmarks/busy.py`)
+SMALL = 1000  # rows up to which more threads bring almost no gain (`benchmarks/busy.py`)
 
 
 @contextmanager
 def threads_for(rows: int) -> Iterator[None]:
-    """One thread while working on a small table; for a large one, as many as there are.
+    """Use one thread for a small table, and as many as before for a large one.
 
-    The many short operations on a small table gain little from a second thread, and where that has to share its core with
-    other work, each of them waits for it (`benchmarks/busy.py`).
+    The many short operations on a small table gain little from a second thread. Where the second thread shares its core
+    with other work, each operation waits for it (`benchmarks/busy.py`).
     """
     if rows > SMALL:
         yield
@@ -36,7 +36,7 @@ def threads_for(rows: int) -> Iterator[None]:
 
 @contextmanager
 def _one_thread_of_torch() -> Iterator[None]:
-    """For the calling thread only: others, and those that begin meanwhile, have as many as before."""
+    """Limit torch to one thread in the calling thread; other threads, also those that start meanwhile, are unaffected."""
     torch.get_num_threads()  # the first call of a thread sets its number, and must not do it below
     set_mkl = _mkl()
     with _controller().select(user_api="openmp").limit(limits=1):
@@ -48,10 +48,10 @@ def _one_thread_of_torch() -> Iterator[None]:
 
 
 class _OneThreadOfBlas:
-    """OpenBLAS, in which scipy solves and inverts, has one number for the whole process: 1 while anybody needs it.
+    """Limit OpenBLAS, which scipy uses, to one thread while at least one user needs that.
 
-    The last one out puts back what the first one found. Those who meanwhile use scipy for something else compute the
-    same, with one thread.
+    OpenBLAS has one number of threads for the whole process. The last user restores the number that the first one found.
+    Other code that uses scipy meanwhile gets the same results, with one thread.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ def _controller() -> ThreadpoolController:
 
 @lru_cache(maxsize=1)
 def _mkl() -> Callable[[int], int]:
-    """MKL's setter for the calling thread, which returns what was set before; where torch has no MKL, nothing."""
+    """MKL's setter for the calling thread, which returns the previous number; a function that does nothing without MKL."""
     for library in (Path(torch.__file__).parent / "lib").glob("*torch_cpu*"):
         try:
             return ctypes.CDLL(str(library)).MKL_Set_Num_Threads_Local

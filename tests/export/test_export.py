@@ -91,7 +91,7 @@ def test_unknown_library():
 def test_missing_library(library):
     if importlib.util.find_spec(library):
         pytest.skip("is installed here")
-    with pytest.raises(MissingExtraError, match=f"kitt\\[{library}\\]"):
+    with pytest.raises(MissingExtraError, match=f"kitt-gp\\[{library}\\]"):
         export.live(cases.fitted("RBF"), library)
 
 

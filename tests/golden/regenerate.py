@@ -41,7 +41,7 @@ def said() -> dict[str, dict[str, list[list[object]]]]:
         out[facts.name] = {}
         for name, (X, y) in tables().items():
             captions = caption(X, y, 3, model=facts.name).ranked
-            out[facts.name][name] = [[str(c.expression), round(c.probability, 3)] for c in captions]
+            out[facts.name][name] = [[str(c.expression), float(f"{c.probability:.4g}")] for c in captions]
     return out
 
 

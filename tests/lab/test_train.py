@@ -1,5 +1,6 @@
 """Training: recipes, losses, scores; a run that is stopped, killed or split among processes ends the same."""
 
+import itertools
 import json
 import math
 import os
@@ -11,6 +12,7 @@ import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -43,7 +45,7 @@ from kitt.lab.train.validate import caption_losses, network_captions
 from kitt.network.checkpoint import load, read_facts
 from kitt.network.network import Captioner, PaperConfig, StemConfig, build, caption_loss, teacher_forcing
 
-SMOKE = recipe("smoke")
+SMOKE = replace(recipe("smoke"), log_seconds=1e9, eval_seconds=1e9)  # nothing is written because of the clock
 EVERY_STEP = replace(SMOKE, save_seconds=0)
 STEM = StemConfig(width=8, heads=2, blocks=1, probe_blocks=1, decoder_width=8, decoder_heads=2, decoder_blocks=1)
 
@@ -66,6 +68,15 @@ def test_recipe_to_json_and_back(name: str) -> None:
     assert TrainConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
 
 
+def test_the_default_recipe_takes_inputs_of_tables(tmp_path: Path) -> None:
+    config = recipe("default", tmp_path)
+    data = config.data[0][0]
+    assert (data.inputs, data.tables) == ("real", str(tmp_path.resolve()))
+    assert TrainConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    assert config.describe_data(public=True)[0]["tables"] == tmp_path.name
+    assert replace(data, inputs="tabular", tables=None) == recipe("default").data[0][0]
+
+
 @pytest.mark.parametrize("place", [(), ("network",), ("data", 0), ("sizes",), ("optimiser",), ("validation", 0)])
 def test_an_unknown_key_is_an_error(place: tuple[Any, ...]) -> None:
     values: Any = SMOKE.to_dict()
@@ -81,6 +92,7 @@ def test_an_unknown_key_is_an_error(place: tuple[Any, ...]) -> None:
     ("make", "message"),
     [
         (lambda: recipe("huge"), "'huge'; there are default, paper, smoke"),
+        (lambda: recipe("paper", "tables"), "only the preset default takes inputs of tables, not 'paper'"),
         (lambda: replace(SMOKE, data=()), "data"),
         (lambda: replace(SMOKE, data=((PAPER_DATA, -1.0),)), "weights > 0"),
         (lambda: replace(SMOKE, classify="some"), "'some'"),
@@ -289,8 +301,12 @@ def test_a_longer_budget_extends_a_run(tmp_path: Path) -> None:
     assert read_facts(train(None, tmp_path, resume=True)).steps == 5
 
 
-def test_hours_are_a_budget(tmp_path: Path) -> None:
-    assert 0.5 <= read_facts(train(SMOKE, tmp_path, hours=0.5 / 3600)).training_seconds < 60
+def test_hours_are_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = itertools.count()  # a clock that goes on by a second whenever somebody looks at it
+    monkeypatch.setattr("kitt.lab.train.loop.time", SimpleNamespace(monotonic=lambda: float(next(ticks))))
+    facts = read_facts(train(SMOKE, tmp_path, hours=100 / 3600))
+    assert 1 <= facts.steps <= 100
+    assert 100 <= facts.training_seconds < 120  # it ends with the step during which the budget is spent
 
 
 @pytest.mark.parametrize(
@@ -381,11 +397,10 @@ def test_kill_9_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, str(script), str(out), "0", "100000"], env=ENVIRONMENT)
     folder = RunFolder(out)
     try:
-        for _ in range(1200):
-            if folder.backup.exists() or process.poll() is not None:
-                break
+        while not folder.backup.exists():
+            assert process.poll() is None
             time.sleep(0.05)
-        time.sleep(0.7)  # it saves all the time, so it is probably saving now
+        time.sleep(0.7)  # it saves after every step, so it is probably saving now; the test holds if it is not
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -421,6 +436,24 @@ def build_start() -> dict[str, Tensor]:
         return Trainer(SMOKE, OneProcess()).model.state_dict()
 
 
+def test_a_run_starts_from_the_weights_of_a_checkpoint(tmp_path: Path) -> None:
+    earlier = train(EVERY_STEP, tmp_path / "earlier", steps=3)
+    slow = replace(EVERY_STEP, optimiser=Optimiser(lr=1e-12, warmup=0), seed=5)
+    train(slow, tmp_path / "new", steps=1, start_from=earlier)
+    new = weights(tmp_path / "new")
+    for key, value in load(earlier).model.state_dict().items():
+        assert_close(new[key], value)
+    go_on = train(None, tmp_path / "new", steps=2, resume=True, start_from="default")  # a run that is there goes on
+    assert read_facts(go_on).steps == 2
+
+
+def test_a_checkpoint_of_another_architecture_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        InvalidInputError, match=r"another architecture than the preset 'smoke'.*width 128 instead of 16"
+    ):
+        train(SMOKE, tmp_path, steps=1, start_from="default")
+
+
 # --- the command line ---
 
 
@@ -435,6 +468,9 @@ def test_commands(tmp_path: Path) -> None:
     result = run.invoke(app, ["model", "--json", str(tmp_path / "checkpoint.safetensors")])
     assert json.loads(result.output)["steps"] == 3
     assert run.invoke(app, ["model"]).exit_code == 0
+    start = ["--from", str(tmp_path / "checkpoint.safetensors"), "--preset", "smoke", "--steps", "1"]
+    result = run.invoke(app, ["train", *start, "--out", str(tmp_path / "next")])
+    assert "1 steps" in result.output
 
 
 @pytest.mark.parametrize(
@@ -443,6 +479,8 @@ def test_commands(tmp_path: Path) -> None:
         (["model", "huge"], "no checkpoint 'huge'"),
         (["train", "--out", "OUT", "--hours", "-2"], "hours must be a positive number"),
         (["train", "--out", "OUT", "--preset", "huge"], "no training preset is called 'huge'"),
+        (["train", "--out", "OUT", "--preset", "smoke", "--steps", "1", "--from", "default"], "another architecture"),
+        (["train", "--out", "OUT", "--preset", "smoke", "--steps", "1", "--tables", "OUT"], "only the preset default"),
     ],
 )
 def test_an_error_is_one_line_and_exit_code_2(

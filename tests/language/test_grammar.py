@@ -1,7 +1,6 @@
 """The language: the vocabulary, its text form, and what is said to a text that is not in it."""
 
 import random
-import time
 
 import pytest
 from hypothesis import given
@@ -99,12 +98,12 @@ def test_order_matters_for_equality_but_not_for_the_sum() -> None:
     assert len(a) == 2
 
 
-def test_a_hostile_text_is_refused_quickly() -> None:
-    start = time.perf_counter()
-    for text in (" " * 50_000 + "^", "RBF" + " " * 50_000 + "x", "*" * 50_000, "(" * 50_000, "RBF^" * 20_000):
+def test_a_long_hostile_text_is_refused_in_linear_time() -> None:
+    """No clock: with quadratic backtracking this would take hours."""
+    n = 1_000_000
+    for text in (" " * n + "^", "RBF" + " " * n + "x", "*" * n, "(" * n, "RBF^" * n):
         with pytest.raises(GrammarError):
             parse(text)
-    assert time.perf_counter() - start < 5
 
 
 @given(st.text() | st.text(alphabet="linearbfm1235cospw*×·+²^ ()\n\t"))

@@ -1,80 +1,214 @@
-"""What to fit beside the captions: a function of what is known, tried here without fitting anything, and once with."""
+"""What to fit: a pure function of captions, scores and effort; and what the fits make of it, with an invented network."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from kitt.errors import FitError, KittError
 from kitt.fitting.fit import Fitter
-from kitt.language.grammar import parse
-from kitt.model.candidates import ADDED_WORDS, FAMILIES, SERIES, STEPS, Known
-from kitt.model.fits import fit_candidates
+from kitt.fitting.optimise import CoarseSolutions
+from kitt.fitting.table import Table
+from kitt.language.grammar import WORDS, Expression, parse
+from kitt.model.candidates import EFFORTS, NO_SIGNAL, PLAIN, Candidate, candidates, longer, with_changing_noise
+from kitt.model.fits import Fits, fit_candidates
 from kitt.model.options import Options
+from kitt.table.dataset import Dataset
 
-combination, other_family, series, longer, changing_noise = STEPS
-CAPTIONS = (parse("RBF + Linear"), parse("Matern12"))
-
-
-def known(columns: int = 2, **evidence: float) -> Known:
-    """After the captions were fitted; words with + between are written with _."""
-    start = Known(CAPTIONS, columns)
-    for name, value in evidence.items():
-        start = start.after(parse(name.replace("_", " + ")), value)
-    return start
+QUICK = {"starts": 1, "max_iterations": 15}
+NORMAL = EFFORTS["normal"]
+expressions = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3, unique=True).map(lambda w: Expression(tuple(w)))
+captions = st.lists(expressions, min_size=1, max_size=5, unique_by=lambda e: frozenset(e))
+efforts = st.sampled_from(sorted(EFFORTS))
 
 
-def scored(state: Known, step, favourite: str, rest: float = -10.0) -> Known:
-    """What the step wants compared, with one expression ahead of all others."""
-    scores = {e: 0.0 if e.same_sum(parse(favourite)) else rest for e in step.compare(state)}
-    return replace(state, scores=scores)
+def named(chosen: tuple[Candidate, ...]) -> list[str]:
+    return [str(c) for c in chosen if not c.is_plain]
 
 
-def test_the_first_two_captions_become_one_sum() -> None:
-    assert list(map(str, combination.wanted(known(RBF_Linear=1.0, Matern12=0.0)))) == ["RBF + Linear + Matern12"]
+# The function
 
 
-def test_a_sum_that_was_tried_is_not_tried_again() -> None:
-    state = known(RBF_Linear=1.0, Matern12=0.0).after(parse("Linear + Matern12 + RBF"), None)
-    assert combination.wanted(state) == []
+@given(captions, st.lists(st.floats(-1e3, 1e3), max_size=5), efforts)
+def test_whatever_was_said(said: list[Expression], values: list[float], effort: str) -> None:
+    """No duplicates, always a model without signal, always a plain kernel, and the same list for the same question."""
+    scores = dict(zip(said, values, strict=False))
+    chosen = candidates(said, scores, EFFORTS[effort])
+    assert len(set(chosen)) == len(chosen)
+    assert [c for c in chosen if c.expression == NO_SIGNAL] == [Candidate(NO_SIGNAL)]
+    assert [c.expression for c in chosen if c.is_plain] == list(PLAIN[: EFFORTS[effort].plain])
+    assert not any(c.is_plain and c.warped for c in chosen)
+    assert {c.expression for c in chosen if c.warped} <= {c.expression for c in chosen if not c.warped}
+    assert candidates(said, scores, EFFORTS[effort]) == chosen
 
 
-def test_another_family_must_be_ahead_of_every_kernel_that_was_fitted() -> None:
-    state = known(RBF_Linear=1.0, RBF=0.0)
-    assert set(other_family.compare(state)) == {*FAMILIES, parse("RBF + Linear"), parse("RBF")}
-    assert other_family.wanted(scored(state, other_family, "RBF*Cosine")) == [parse("RBF*Cosine")]
-    assert other_family.wanted(scored(state, other_family, "RBF + Linear")) == []
+@given(captions, efforts)
+def test_the_verified_best_goes_on(said: list[Expression], effort: str) -> None:
+    best = said[-1]
+    chosen = candidates(said, {e: float(e == best) for e in said}, EFFORTS[effort])
+    assert not best.signal or chosen[0] == Candidate(best)
 
 
-def test_trend_season_and_rest_are_for_a_single_column() -> None:
-    assert series.wanted(known(columns=1, RBF=0.0)) == list(SERIES)
-    assert series.wanted(known(columns=2, RBF=0.0)) == []
+@given(captions, st.floats(-1e3, 1e3))
+def test_what_was_not_compared_comes_behind(said: list[Expression], value: float) -> None:
+    effort = replace(NORMAL, kept=len(said), changing_noise=False)
+    order = [c.expression for c in candidates(said, {said[-1]: value}, effort) if not c.is_plain and not c.warped]
+    expected = [e for e in (said[-1], *said[:-1]) if e.signal]
+    assert order == [*expected, NO_SIGNAL]
 
 
-def test_the_best_kernel_is_extended_by_the_word_for_which_some_rows_speak() -> None:
-    state = known(Matern12=5.0, RBF_Linear=7.0)
-    tried = longer.compare(state)
-    assert {e.words[-1] for e in tried} == set(ADDED_WORDS) - set(parse("RBF").words)
-    (chosen,) = longer.wanted(scored(state, longer, "RBF + Linear + RBF*Cosine"))
-    assert str(chosen) == "RBF + Linear + RBF*Cosine"
+def test_without_scores_the_network_is_believed() -> None:
+    said = [parse("Matern12"), parse("RBF + Linear")]
+    assert named(candidates(said, {}, EFFORTS["quick"])) == ["Matern12", "Matern12 of the transformed target", "White"]
 
 
-def test_noise_that_changes_is_added_to_the_best_kernel_once() -> None:
-    assert list(map(str, changing_noise.wanted(known(RBF=1.0, Linear=2.0)))) == ["Linear + Linear*White"]
-    noisy = Known((parse("Linear*White"),), 2).after(parse("Linear*White"), 1.0)
-    assert changing_noise.wanted(noisy) == []
+def test_noise_that_changes_is_added_once() -> None:
+    assert str(with_changing_noise(parse("Linear"))) == "Linear + Linear*White"
+    assert with_changing_noise(parse("RBF + Linear*White")) == parse("RBF + Linear*White")
+    chosen = named(candidates([parse("RBF + Linear*White")], {}, NORMAL))
+    assert chosen == ["RBF + Linear*White", "RBF + Linear*White of the transformed target", "White"]
 
 
-@pytest.mark.parametrize("step", STEPS[1:])
-def test_nothing_grows_where_nothing_could_be_fitted(step) -> None:
-    state = Known(CAPTIONS, 1).after(CAPTIONS[0], None).after(CAPTIONS[1], None)
-    assert list(step.compare(state)) == []
-    assert step.wanted(state) == []
+def test_noise_alone_leaves_the_plain_kernels() -> None:
+    chosen = candidates([NO_SIGNAL, parse("RBF")], {NO_SIGNAL: 1.0, parse("RBF"): 0.0}, NORMAL)
+    assert [(str(c), c.is_plain) for c in chosen] == [("RBF", True), ("Matern52", True), ("White", False)]
 
 
-def test_a_family_that_the_network_missed_is_found() -> None:
-    """Waves in a tilted direction, which no word without Cosine can tell; the network is made to say Matern52 and Linear."""
-    X = np.random.default_rng(0).uniform(-2, 2, (120, 3))
-    table = Fitter((X, np.cos(X @ [3.0, 2.0, -2.0]))).table
-    options = Options(plain=False, fit_options={"draws": 8, "starts": 1, "max_iterations": 10})
-    fits = fit_candidates(table, [parse("Matern52"), parse("Linear")], options, lambda what, share: None)
-    assert "RBF*Cosine" in [str(model.expression) for model in fits.models]
+def test_a_plain_kernel_that_is_also_a_caption_is_fitted_with_both_priors() -> None:
+    chosen = candidates([parse("RBF")], {}, EFFORTS["quick"])
+    assert [c.prior for c in chosen if str(c) == "RBF"] == ["default", "botorch"]
+
+
+@given(captions)
+def test_the_more_effort_the_more_is_fitted(said: list[Expression]) -> None:
+    """And nothing that less effort fits is left out."""
+    lists = [set(candidates(said, {}, EFFORTS[name])) for name in ("quick", "normal", "thorough")]
+    assert all(less <= more for less, more in pairwise(lists))
+    assert len({(e.verified, e.growth, e.thorough_search) for e in EFFORTS.values()}) == 3
+
+
+@given(expressions, captions, st.integers(1, 4))
+def test_longer_adds_one_new_word_to_the_signal(best: Expression, said: list[Expression], most: int) -> None:
+    proposals = longer(best, said, most)
+    assert len(proposals) <= most
+    assert len({frozenset(e) for e in proposals}) == len(proposals)
+    for e in proposals:
+        (word,) = set(e) - set(best)
+        assert not word.is_noise
+        assert len(e) == len(best) + 1
+        assert e.words[: len(best.signal)] == tuple(best.signal)  # which the search starts from
+        assert any(word in other for other in said)
+
+
+def test_longer_takes_words_in_the_order_of_the_network() -> None:
+    said = [parse("Periodic + White"), parse("Linear + RBF"), parse("Periodic + Cosine")]
+    found = longer(parse("RBF + Linear*White"), said)
+    assert list(map(str, found)) == [f"RBF + {word} + Linear*White" for word in ("Periodic", "Linear", "Cosine")]
+    assert longer(parse("RBF"), [parse("RBF"), NO_SIGNAL]) == []
+
+
+# The fits
+
+
+def table(n: int = 60, seed: int = 0) -> Table:
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, 2))
+    return Table.of(Dataset.from_arrays(X, X[:, 1] + np.sin(3 * X[:, 0]) + 0.1 * rng.normal(size=n)))
+
+
+def fits(data: Table, said: list[str], answer: str = "White", progress=lambda *_: None, **options) -> Fits:
+    """With a network that says `answer` to every further question."""
+    settings = Options(**{"fit_options": QUICK, **options})
+    return fit_candidates(data, list(map(parse, said)), settings, progress, lambda _: [parse(answer)])
+
+
+def expressions_of(found: Fits) -> list[str]:
+    return [" + ".join(sorted(map(str, model.expression))) for model in found.models]
+
+
+def test_a_later_caption_is_fitted_if_some_rows_speak_for_it() -> None:
+    found = fits(table(), ["Linear", "Matern12", "Linear + RBF"])
+    assert max(found.verified, key=found.verified.get) == parse("Linear + RBF")
+    assert "Linear + RBF" in expressions_of(found)
+    assert not {"Linear", "Matern12"} & set(expressions_of(found))
+    assert len(found.models) == len(found.is_plain)
+
+
+def test_quick_compares_nothing() -> None:
+    found = fits(table(), ["Linear", "RBF"], effort="quick")
+    assert found.verified == {}
+    assert expressions_of(found) == ["Linear", "RBF", "White"]
+    assert found.is_plain == [False, True, False]
+
+
+def test_a_kernel_grows_by_the_word_that_the_rest_of_the_target_shows() -> None:
+    assert "Linear + RBF" in expressions_of(fits(table(320), ["Linear"], answer="RBF"))
+
+
+def test_a_kernel_does_not_grow_where_that_gains_nothing_or_rows_are_few() -> None:
+    assert "Linear + Linear*White + RBF" not in expressions_of(found := fits(table(320), ["RBF"], answer="RBF*Cosine"))
+    assert not any("Cosine" in text for text in expressions_of(found))
+    assert "Linear + RBF" not in expressions_of(fits(table(100), ["Linear"], answer="RBF"))
+    assert "Linear + RBF" in expressions_of(fits(table(40), ["Linear"], answer="RBF", effort="thorough"))
+
+
+def test_a_skewed_target_is_also_fitted_transformed() -> None:
+    data = table()
+    skewed = Table.of(Dataset.from_arrays(data.X.numpy(), np.exp(data.y.numpy())))
+    found = fits(skewed, ["RBF"], effort="quick")
+    assert [model.warp.kind for model in found.models] == ["identity", "log", "identity", "identity"]
+    assert all(model.warp.is_identity for model in fits(skewed, ["RBF"], effort="quick", warp=False).models)
+    assert all(model.warp.is_identity for model in fits(data, ["RBF"], effort="quick").models)
+
+
+def test_what_comes_after_the_deadline_is_reported() -> None:
+    found = fits(table(), ["RBF", "Linear"], deadline=1e-6)
+    assert len(found.models) == 1
+    assert all("deadline" in str(failure) for failure in found.failures)
+
+
+def test_a_failure_while_comparing_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The captions cannot be fitted; the plain kernels can."""
+    solutions = CoarseSolutions.solutions
+
+    def fails(self: CoarseSolutions, words, budget):
+        if any(str(word) == "Periodic" for word in words):
+            raise FitError("it is a test")
+        return solutions(self, words, budget)
+
+    monkeypatch.setattr(CoarseSolutions, "solutions", fails)
+    found = fits(table(320), ["Periodic"])
+    assert set(found.verified.values()) == {-np.inf}
+    assert expressions_of(found) == ["RBF", "Matern52", "White"]
+    assert {str(failure.expression) for failure in found.failures} >= {"Periodic"}
+
+
+def test_progress_never_goes_back() -> None:
+    shares: list[float] = []
+    fits(table(), ["Linear", "RBF"], progress=lambda what, share: shares.append(share))
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+
+
+def test_a_network_that_names_nothing_new_ends_the_growth() -> None:
+    asked = []
+
+    def propose(rest: Table) -> list[Expression]:
+        asked.append(float(rest.y.var()))
+        return []
+
+    fit_candidates(table(320), [parse("RBF")], Options(fit_options=QUICK), lambda *_: None, propose)
+    assert len(asked) == 1
+    assert asked[0] < 1  # it is asked about what the kernel leaves, not about the target
+
+
+def test_nothing_can_be_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(self: Fitter, expression, start=None) -> None:
+        raise FitError("it is a test")
+
+    monkeypatch.setattr(Fitter, "fit", fails)
+    with pytest.raises(KittError, match="no kernel could be fitted"):
+        fits(table(20), ["RBF"])

@@ -9,9 +9,14 @@ from jsonschema import Draft202012Validator
 
 import kitt
 from kitt.errors import CheckpointError, InvalidInputError
+from kitt.fitting.table import Table
+from kitt.language.fitted_kernel import schema as kernel_schema
 from kitt.model.document import Model, schema
+from kitt.model.mixture import Component, Mixture
+from kitt.model.predictive import Tail
 
 QUICK = {"draws": 10, "starts": 1, "max_iterations": 20}
+LEVELS = (0.05, 0.5, 0.95)
 
 
 def table(n: int = 50) -> pd.DataFrame:
@@ -30,7 +35,39 @@ def table(n: int = 50) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def model() -> Model:
-    return kitt.suggest(table(), k=1, sums=False, fit=True, fit_options=QUICK).fitted
+    return kitt.suggest(table(), k=1, effort="quick", fit=True, fit_options=QUICK).fitted
+
+
+def growing(n: int = 80) -> pd.DataFrame:
+    """A positive, skewed target whose noise grows."""
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"a": rng.uniform(-2, 2, n), "b": rng.uniform(0, 1, n)})
+    noise = 0.1 * np.exp(frame["a"] / 2) * rng.normal(size=n)
+    return frame.assign(price=100 * np.exp(np.sin(2 * frame["a"]) + noise))
+
+
+@pytest.fixture(scope="module")
+def full() -> Model:
+    """With everything that a file can hold: transform, noise models, spreads, tail, inducing points, no weight."""
+    data = kitt.Dataset.from_frame(growing())
+    plain = Table.of(data)
+    sparse = {"exact_rows": 20, "subset_rows": 60, "inducing": 30}
+    fits = (
+        kitt.fit("RBF", plain, random_state=0),
+        kitt.fit("Matern52", plain.warped(), random_state=0),
+        kitt.fit("RBF", plain, random_state=0, prior="botorch", **sparse),
+        kitt.fit("White", plain, random_state=0),
+    )
+    assert fits[0].noise_model is not None
+    assert fits[1].warp.kind == "log"
+    parts = (
+        Component(0, 0.2),
+        Component(0, 0.3, changing_noise=True, spread=4.0),
+        Component(1, 0.2, spread=0.25),
+        Component(1, 0.1, changing_noise=True),
+        Component(2, 0.2),
+    )
+    return Model.of(Mixture(fits, parts, Tail(0.02, 4.0, 1.5)), data, (False, False, True, False))
 
 
 @pytest.fixture
@@ -39,35 +76,141 @@ def path(model: Model, tmp_path):
     return tmp_path / "m.json"
 
 
+def assert_same(ours: Model, theirs: Model, new: pd.DataFrame, target: str) -> None:
+    """Every prediction, to ten digits of the target's spread."""
+    scale = np.std(ours.rows.y)
+    for noisy in (True, False):
+        for a, b in zip(ours.predict(new, noisy), theirs.predict(new, noisy), strict=True):
+            np.testing.assert_allclose(b, a, rtol=0, atol=1e-10 * scale)
+        a, b = (model.quantiles(new, LEVELS, noisy) for model in (ours, theirs))
+        np.testing.assert_allclose(b, a, rtol=0, atol=1e-10 * scale)
+        a, b = (model.covariance(new, noisy) for model in (ours, theirs))
+        np.testing.assert_allclose(b, a, rtol=0, atol=1e-10 * scale**2)
+    y = new[target]
+    np.testing.assert_allclose(theirs.log_density(new, y), ours.log_density(new, y), rtol=0, atol=1e-9)
+    a, b = (model.sample(new, 3, random_state=0) for model in (ours, theirs))
+    np.testing.assert_allclose(b, a, rtol=0, atol=1e-6 * scale)
+
+
 def test_predictions_survive_a_file(model: Model, path) -> None:
-    again, new = kitt.load(path), table(60).iloc[40:]
-    scale = np.std(table()["größe"])
-    for ours, theirs in zip(model.predict(new), again.predict(new), strict=True):
-        np.testing.assert_allclose(theirs, ours, rtol=0, atol=1e-10 * scale)
-    levels = (0.05, 0.5, 0.95)
-    np.testing.assert_allclose(again.quantiles(new, levels), model.quantiles(new, levels), atol=1e-10 * scale)
-    np.testing.assert_allclose(again.log_density(new, new["größe"]), model.log_density(new, new["größe"]), atol=1e-9)
-    np.testing.assert_allclose(again.covariance(new), model.covariance(new), atol=1e-10 * scale**2)
-    assert np.array_equal(again.sample(new, 3, random_state=0), model.sample(new, 3, random_state=0))
+    again = kitt.load(path)
+    assert_same(model, again, table(60).iloc[40:], "größe")
     assert again.to_dict() == model.to_dict()
+
+
+def test_everything_survives_a_file(full: Model, tmp_path) -> None:
+    full.save(tmp_path / "m.json")
+    again = kitt.load(tmp_path / "m.json")
+    assert_same(full, again, growing().iloc[:20], "price")
+    assert again.to_dict() == full.to_dict()
+    assert (again.components, again.tail, again.warps) == (full.components, full.tail, full.warps)
+    assert again.noise_models == full.noise_models
+    assert again.weights == full.weights
+    assert again.best == again.kernels[0]
+    assert full.best is full.kernels[0]
+    ours, theirs = full.mixture.leave_one_out(), again.mixture.leave_one_out()
+    np.testing.assert_allclose(
+        theirs.log_density(again.mixture.target), ours.log_density(full.mixture.target), atol=1e-6
+    )
+
+
+def test_a_noise_model_is_kept_only_where_a_component_uses_it(full: Model) -> None:
+    assert [noise is not None for noise in full.noise_models] == [
+        True,
+        full.mixture.models[1].noise_model is not None,
+    ] + [False] * 2
+    assert [part["target_transform"] is None for part in full.to_dict()["components"]] == [True, False, True, True]
+    assert [len(part["entries"]) for part in full.to_dict()["components"]] == [2, 2, 1, 0]
+
+
+def test_the_noise_of_a_file_is_not_fitted_again(full: Model) -> None:
+    """On other rows too, the model is the one that was saved."""
+    document = full.to_dict()
+    document["components"][0]["noise_model"]["coefficients"] = [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    louder = Model.from_dict(document)
+    factor = louder.mixture.models[0].noise_model.log_factor(np.zeros((1, 2)), np.zeros(1), np.ones(1))
+    assert factor == pytest.approx(1.0)
+    assert louder.on(full.rows.rows(slice(0, 40))).noise_models == louder.noise_models
+
+
+def version_1(model: Model, rows: bool = True) -> dict:
+    """The document as release 0.1 wrote it: one weight for each kernel, and nothing of what is new."""
+    document = model.to_dict(rows)
+    for part, weight in zip(document["components"], model.weights, strict=True):
+        del part["entries"], part["noise_model"], part["target_transform"]
+        part["weight"] = weight
+    del document["tail"]
+    return document | {"version": 1, "written_by": "kitt 0.1.0"}
+
+
+@pytest.fixture(scope="module")
+def old(full: Model) -> tuple[Model, Mixture]:
+    """A plain mixture, of an exact, a sparse and an unused fit, from the document of version 1; and the same of today."""
+    fits = [full.mixture.models[k] for k in (0, 2, 3)]
+    mixture = Mixture.of(fits, [0.6, 0.4, 0.0])
+    return Model.from_dict(json.loads(json.dumps(version_1(Model.of(mixture, full.rows))))), mixture
+
+
+def test_a_file_of_version_1_predicts_as_it_did(old: tuple[Model, Mixture], full: Model, tmp_path) -> None:
+    model, mixture = old
+    assert_same(Model.of(mixture, full.rows), model, growing().iloc[:20], "price")
+    assert model.weights == pytest.approx((0.6, 0.4, 0.0))
+    assert model.tail.weight == 0
+    model.save(tmp_path / "new.json")
+    document = json.loads((tmp_path / "new.json").read_text())
+    assert document["version"] == 2
+    assert_same(model, kitt.load(tmp_path / "new.json"), growing().iloc[:20], "price")
+
+
+def test_a_file_of_version_1_with_kernels_only(full: Model) -> None:
+    mixture = Mixture.of(full.mixture.models[:1], [1.0])
+    kernels = Model.from_dict(version_1(Model.of(mixture, full.rows), rows=False))
+    assert kernels.rows is None
+    assert_same(Model.of(mixture, full.rows), kernels.on(full.rows), growing().iloc[:20], "price")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"components": []}, "components"),
+        ({"tail": {"weight": 0.1, "degrees": 3.0, "scale": 1.0}}, "tail"),
+        ({"rows": [1, 2]}, "contradicts itself"),
+        ({"version": 0}, "upgrade kitt"),
+    ],
+)
+def test_a_wrong_file_of_version_1_is_refused(full: Model, change: dict, message: str) -> None:
+    document = version_1(Model.of(Mixture.of(full.mixture.models[:1], [1.0]), full.rows)) | change
+    with pytest.raises(CheckpointError, match=message):
+        Model.from_dict(document)
+
+
+def test_a_file_of_version_1_without_its_rows_is_refused(full: Model) -> None:
+    document = version_1(Model.of(Mixture.of(full.mixture.models[:1], [1.0]), full.rows))
+    del document["rows"]
+    with pytest.raises(CheckpointError, match="rows"):
+        Model.from_dict(document)
 
 
 def test_a_sparse_model_survives_too(tmp_path) -> None:
     sparse = {**QUICK, "exact_rows": 20, "subset_rows": 20, "inducing": 10}
-    model = kitt.suggest(table(), k=1, plain=False, fit=True, fit_options=sparse).fitted
+    model = kitt.suggest(table(), k=1, effort="quick", fit=True, fit_options=sparse).fitted
     model.save(tmp_path / "m.json")
     for ours, theirs in zip(model.predict(table()), kitt.load(tmp_path / "m.json").predict(table()), strict=True):
         np.testing.assert_allclose(theirs, ours, rtol=0, atol=1e-10)
 
 
-def test_the_file_is_what_its_schema_says(model: Model) -> None:
+def test_the_file_is_what_its_schema_says(model: Model, full: Model) -> None:
     from referencing import Registry, Resource
 
-    from kitt.language.fitted_kernel import schema as kernel_schema
-
     registry = Registry().with_resource("urn:kitt:kernel:1", Resource.from_contents(kernel_schema()))
-    Draft202012Validator.check_schema(schema())
-    Draft202012Validator(schema(), registry=registry).validate(model.to_dict())
+    plain = Model.of(Mixture.of(full.mixture.models[:1], [1.0]), full.rows)
+    for version, documents in (
+        (1, [version_1(plain)]),
+        (2, [model.to_dict(), full.to_dict(), full.to_dict(rows=False)]),
+    ):
+        Draft202012Validator.check_schema(schema(version))
+        for document in documents:
+            Draft202012Validator(schema(version), registry=registry).validate(document)
 
 
 def test_only_kernels(model: Model, tmp_path) -> None:
@@ -86,6 +229,12 @@ def test_only_kernels(model: Model, tmp_path) -> None:
 def test_new_rows_move_the_posterior(model: Model) -> None:
     fewer = model.on(model.rows.rows(slice(0, 25)))
     assert fewer.predict(table())[1].mean() > model.predict(table())[1].mean()
+
+
+def test_the_best_is_of_the_target_as_it_is(full: Model) -> None:
+    warped = Model.of(Mixture.of(full.mixture.models, [0.2, 0.7, 0.1, 0.0]), full.rows)
+    assert warped.best == full.kernels[0]
+    assert Model.of(Mixture.of(full.mixture.models[1:2], [1.0]), full.rows).best == full.kernels[1]
 
 
 def test_components(model: Model) -> None:
@@ -107,7 +256,7 @@ def test_a_cut_file_is_refused(path) -> None:
     ("change", "message"),
     [
         ({"format": "kitt-kernel"}, "another kind of file"),
-        ({"version": 2}, "upgrade kitt"),
+        ({"version": 3}, "upgrade kitt"),
         ({"version": True}, "upgrade kitt"),
         ({"components": []}, "components"),
         ({"weather": 1}, "weather"),

@@ -42,7 +42,7 @@ def notes(texts: Iterable[str]) -> None:
 
 @contextmanager
 def bar() -> Iterator[Callable[[str, float], None]]:
-    """A bar on standard error, gone when it is done; nothing where there is no terminal."""
+    """A progress bar on standard error, which disappears at the end; nothing is shown without a terminal."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
@@ -54,7 +54,7 @@ def bar() -> Iterator[Callable[[str, float], None]]:
 def print_fits(suggestion: Suggestion) -> None:
     record = suggestion.to_dict()
     said = {caption["expression"]: caption["probability"] for caption in record["captions"]}
-    grid = Table("weight", "kernel", "network says", "left-out log density a row", "seconds")
+    grid = Table("weight", "kernel", "network says", "left-out log density per row", "seconds")
     for kernel in sorted(record["kernels"], key=lambda kernel: -kernel["weight"]):
         said_of = "plain" if kernel["is_plain"] else f"{_said(said, kernel['expression']):.1%}"
         density = f"{kernel['loo_log_density'] / record['rows']:.3f}"

@@ -31,7 +31,7 @@ app.add_typer(tables.app)
 
 
 def main() -> None:
-    """Run a command. What went wrong on purpose is one red line, not a traceback."""
+    """Run a command. An error of this package is shown as one red line, without a traceback."""
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
     try:
         app()
@@ -44,7 +44,7 @@ def _show_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        print(f"kitt {version('kitt')}")
+        print(f"kitt {version('kitt-gp')}")
         raise typer.Exit
 
 

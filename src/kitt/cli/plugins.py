@@ -50,7 +50,7 @@ def _load(name: str) -> Any:
 
 
 def _broken(name: str, reason: str) -> typer.Typer:
-    """A command of that name that says why it is not there, whatever its arguments."""
+    """A command of that name that reports why the plug-in could not be loaded, whatever its arguments are."""
     app = typer.Typer(add_completion=False)
     settings = {"allow_extra_args": True, "ignore_unknown_options": True}
 

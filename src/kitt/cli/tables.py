@@ -32,8 +32,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON, for programs.")]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="File written by `kitt fit`.")]
 Seed = Annotated[int, typer.Option(help="Of everything random.")]
 Weights = Annotated[str, typer.Option(help="stacking, bic, lml, network or uniform.")]
-Sums = Annotated[bool, typer.Option("--sums/--no-sums", help="Also fit sums that grow from the captions.")]
-Plain = Annotated[bool, typer.Option("--plain/--no-plain", help="Also try plain RBF and Matern52 kernels.")]
+Effort = Annotated[str, typer.Option(help="How much is fitted: quick, normal or thorough.")]
 Deadline = Annotated[float | None, typer.Option(help="Seconds for all fits together; without it, as long as it takes.")]
 
 
@@ -144,8 +143,7 @@ def fit(
     target: Target = None,
     k: K = 3,
     weights: Weights = "stacking",
-    sums: Sums = True,
-    plain: Plain = True,
+    effort: Effort = "normal",
     deadline: Deadline = None,
     rows: Annotated[bool, typer.Option("--rows/--no-rows", help="Keep the rows, which predictions need.")] = True,
     model: Network = "default",
@@ -162,7 +160,7 @@ def fit(
     from kitt.table.dataset import Dataset
 
     options = Options.of(
-        k=k, weights=weights, sums=sums, plain=plain, deadline=deadline, model=model, ranking=ranking, random_state=seed
+        k=k, weights=weights, effort=effort, deadline=deadline, model=model, ranking=ranking, random_state=seed
     )
     if not out.parent.is_dir():
         raise InvalidInputError(f"cannot write {out}: there is no directory {out.parent}")
@@ -192,8 +190,7 @@ def report(
     target: Target = None,
     k: K = 3,
     weights: Weights = "stacking",
-    sums: Sums = True,
-    plain: Plain = True,
+    effort: Effort = "normal",
     deadline: Deadline = None,
     model: Network = "default",
     ranking: Ranking = "prudent",
@@ -208,7 +205,7 @@ def report(
     from kitt.table.dataset import Dataset
 
     options = Options.of(
-        k=k, weights=weights, sums=sums, plain=plain, deadline=deadline, model=model, ranking=ranking, random_state=seed
+        k=k, weights=weights, effort=effort, deadline=deadline, model=model, ranking=ranking, random_state=seed
     )
     if not out.parent.is_dir():
         raise InvalidInputError(f"cannot write {out}: there is no directory {out.parent}")
@@ -235,9 +232,9 @@ def predict(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV file; without it, standard output.")] = None,
     quantiles: Annotated[str, typer.Option(help="Levels, with commas between.")] = "0.05,0.95",
     function: Annotated[bool, typer.Option("--function", help="Of the function, without observation noise.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON line a row instead of CSV.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON line per row instead of CSV.")] = False,
 ) -> None:
-    """Predict new rows: mean, standard deviation and quantiles, one line a row."""
+    """Predict new rows: mean, standard deviation and quantiles, one line per row."""
     import pandas as pd
 
     from kitt.model.document import load

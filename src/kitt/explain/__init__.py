@@ -1,4 +1,4 @@
-"""Why a fitted model predicts what it predicts: `decompose` takes it apart, `facts` holds the parts, `prose` tells them."""
+"""Explanations of fitted models: `decompose` computes the parts, `facts` holds them, `prose` writes the paragraph."""
 
 from kitt.explain.decompose import explain
 from kitt.explain.facts import ACTIVE, Comparison, Effect, Explanation, Noise, Part

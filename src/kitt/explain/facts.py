@@ -71,7 +71,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Log density of left-out rows, in nats a row, over that of the better plain kernel."""
+    """The log density of left-out rows, in nats per row, minus that of the better of the two plain kernels."""
 
     plain: Expression
     gain: float
@@ -84,20 +84,57 @@ class Comparison:
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
+    """What `kitt.explain` found in a model, in the units of the table.
+
+    Attributes
+    ----------
+    target : str
+        The name of the target.
+    expression : Expression
+        The kernel that is explained, the one with the largest weight, which is `weight`.
+    others : tuple of (Expression, float)
+        The other kernels with their weights, by decreasing weight.
+    parts : tuple of Part
+        One per word of the kernel, by decreasing share of the variance.
+    columns : tuple of Effect
+        How the sum of all words depends on each column, the strongest first.
+    noise : Noise
+        What no column explains.
+    rows : array of int
+        Positions of the rows at which the model was evaluated.
+    comparison : Comparison or None
+        How much better left-out rows are predicted than by a plain kernel; None if no plain kernel was fitted.
+    dates : frozenset of str
+        Columns that are dates, and therefore in days.
+    caveats : tuple of str
+        Reasons for doubt.
+
+    Examples
+    --------
+    >>> import numpy as np, kitt
+    >>> X = np.random.default_rng(0).uniform(-2, 2, (50, 2))
+    >>> explanation = kitt.explain(kitt.fit("RBF", (X, np.sin(2 * X[:, 0])), random_state=0))
+    >>> explanation.columns[0].column
+    'x1'
+    >>> sorted(explanation.to_dict())[:4]
+    ['caveats', 'columns', 'comparison', 'expression']
+    """
+
     target: str
-    expression: Expression  # of the heaviest GP
+    expression: Expression
     weight: float
-    others: tuple[tuple[Expression, float], ...]  # with their weights, heaviest first
-    parts: tuple[Part, ...]  # by decreasing share
-    columns: tuple[Effect, ...]  # of all words together, the strongest first
+    others: tuple[tuple[Expression, float], ...]
+    parts: tuple[Part, ...]
+    columns: tuple[Effect, ...]
     noise: Noise
-    rows: NDArray[np.intp]  # (n,) positions of the rows looked at
+    rows: NDArray[np.intp]
     comparison: Comparison | None
-    dates: frozenset[str]  # columns in days
+    dates: frozenset[str]
     caveats: tuple[str, ...]
 
     @cached_property
     def text(self) -> str:
+        """The explanation as a paragraph of English."""
         from kitt.explain.prose import paragraph
 
         return paragraph(self)
@@ -106,7 +143,7 @@ class Explanation:
         return self.text
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and words, for JSON; without the arrays."""
+        """All numbers and texts but the arrays, as JSON types."""
         parts = [
             {
                 "word": str(part.word),

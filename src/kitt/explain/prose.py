@@ -1,4 +1,4 @@
-"""The numbers of an explanation as a short paragraph, no more certain than they are."""
+"""The numbers of an explanation as a short paragraph, which says where they are uncertain."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def _comparison(e: Explanation) -> Iterable[str]:
     if not c.is_clear or abs(c.gain) < 0.005:
         yield f"left-out rows are predicted about as well as by a plain {c.plain} kernel."
     else:
-        by = f"{number(abs(c.gain))} ± {number(c.error)} nats a row"
+        by = f"{number(abs(c.gain))} ± {number(c.error)} nats per row"
         how = "better" if c.gain > 0 else "worse"
         yield f"left-out rows are predicted {how} than by a plain {c.plain} kernel (by {by})."
 

@@ -1,8 +1,8 @@
 """Fitted kernels for other libraries: live objects, and source text that runs without this package.
 
-Every library has a file here with the same names in it: one per primitive, `scale`, the two noise words, `gp` and
-`predict`. So a fitted kernel is one expression in these names, the same for all libraries; `live` evaluates it in the
-file, and `code` writes it below the part of the file that it needs.
+There is one module per library, and all of them define the same names: one per primitive, `scale`, the two noise words,
+`gp` and `predict`. A fitted kernel is therefore one expression in these names, the same for all libraries. `live` evaluates
+the expression in the module; `code` writes it below those definitions of the module that it uses.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["LIBRARIES", "code", "live"]
 class Library:
     title: str
     extra: str
-    preamble: str = ""  # a statement that a script may make and a package may not
+    preamble: str = ""  # a statement with process-wide effect, which only a script may contain
 
 
 LIBRARIES = {
@@ -71,7 +71,26 @@ def in_units(mean, variance):
 
 
 def code(fitted: FittedKernel, library: str) -> str:
-    """Source text that defines `kernel`, `noise`, `standardise`, `gp` and `predict`, and needs only the library."""
+    """Write a fitted kernel as source text for another library.
+
+    Parameters
+    ----------
+    fitted : FittedKernel
+    library : {"gpytorch", "botorch", "sklearn", "gpflow", "gpjax"}
+
+    Returns
+    -------
+    str
+        A module that defines `kernel`, `noise`, `standardise`, `gp` and `predict`, and needs numpy and the library only.
+
+    Examples
+    --------
+    >>> import kitt
+    >>> values = {"RBF.variance": 1.0, "RBF[0].lengthscale": (0.5,), "noise": 0.01}
+    >>> kernel = kitt.FittedKernel(kitt.parse("RBF"), values, columns=("x",))
+    >>> [line for line in kitt.export.code(kernel, "sklearn").splitlines() if line.startswith("kernel =")]
+    ['kernel = scale(rbf(lengthscale=[0.5]), variance=1.0)']
+    """
     facts, source = _library(library), Source.of(library)
     kernel = _kernel(fitted, source)
     dims = len(fitted.columns)
@@ -91,7 +110,31 @@ def code(fitted: FittedKernel, library: str) -> str:
 
 
 def live(fitted: FittedKernel, library: str) -> Any:
-    """The kernel as an object of the library, with the fitted values as its trainable parameters."""
+    """Make a fitted kernel an object of another library, with the fitted values as its trainable parameters.
+
+    Parameters
+    ----------
+    fitted : FittedKernel
+    library : {"gpytorch", "botorch", "sklearn", "gpflow", "gpjax"}
+
+    Returns
+    -------
+    object
+        A kernel of that library; it refers to standardised inputs and a standardised target.
+
+    Raises
+    ------
+    MissingExtraError
+        If the library is not installed.
+
+    Examples
+    --------
+    >>> import kitt
+    >>> values = {"RBF.variance": 1.0, "RBF[0].lengthscale": (0.5,), "noise": 0.01}
+    >>> kernel = kitt.FittedKernel(kitt.parse("RBF"), values, columns=("x",))
+    >>> float(kitt.export.live(kernel, "sklearn")([[0.0], [0.5]])[0, 1])  # exp(-1/2)
+    0.6065306597126334
+    """
     facts = _library(library)
     try:
         module = import_module(f"{__name__}.{library}")

@@ -80,7 +80,7 @@ class TermwiseComputation(AbstractKernelComputation):
 
 
 class NoisySum(SumKernel):
-    """A sum with noise among its terms. It knows gram(x) from cross_covariance(x, x), which SumKernel does not."""
+    """A sum with noise terms. It distinguishes gram(x) from cross_covariance(x, x), which SumKernel does not."""
 
     def __init__(self, *kernels: AbstractKernel) -> None:
         super().__init__(list(kernels), compute_engine=TermwiseComputation())

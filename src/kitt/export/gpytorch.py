@@ -72,7 +72,7 @@ class Cosine(Dot):
 class Noise(Kernel):
     """Noise with the variance that `base` has: the diagonal of Noise(x), and zero in Noise(x, z) for another set z.
 
-    In a kernel that calls it as Noise(x, x), such as ScaleKernel, it can only tell the set by its values.
+    A kernel such as ScaleKernel calls it as Noise(x, x). There it compares values to tell whether the sets are equal.
     """
 
     def __init__(self, base: Kernel) -> None:
@@ -92,7 +92,7 @@ class Noise(Kernel):
 
 
 class NoisySum(Kernel):
-    """A sum with noise among its terms. It knows K(x) from K(x, z), which an AdditiveKernel does not tell its terms."""
+    """A sum with noise terms. It distinguishes K(x) from K(x, z), which AdditiveKernel does not pass on to its terms."""
 
     def __init__(self, *terms: Kernel) -> None:
         super().__init__()

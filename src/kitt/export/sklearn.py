@@ -14,7 +14,7 @@ SIGNED = (-1e6, 1e6)
 
 
 class ColumnKernel(Kernel):
-    """Hyperparameters with a value per column. In theta stands the logarithm, or, of the `signed` ones, the value."""
+    """Hyperparameters with one value per column. theta contains their logarithms, or the values of those in `signed`."""
 
     names: tuple[str, ...]
     signed: tuple[str, ...] = ()

@@ -18,28 +18,26 @@ class FitConfig:
     objective: Literal["map", "ml"] = "map"  # `kitt bench words` and `kitt bench uci`
     prior: str = "default"
     method: Literal["bfgs", "l-bfgs"] = "bfgs"  # `kitt bench fit`
-    draws: int = (
-        150  # from the prior, beside the guesses; the paper's 1000 find a better optimum now and then: UCI tables
-    )
-    starts: int = 6  # optimised on some of the rows: `kitt bench words` on UCI
-    coarse_rows: int = 300  # those rows, at most: UCI tables
-    finished: int = 1  # optimised on all rows: `kitt bench words` on UCI
+    draws: int = 0  # from the prior, beside the guesses: `kitt bench starts`
+    starts: int = 2  # optimised on some of the rows: `kitt bench starts`
+    coarse_rows: int = 150  # those rows, at most: `kitt bench atlas`
+    direct_rows: int = 600  # up to which a kernel is optimised on all rows at once: `kitt bench atlas`
     max_iterations: int = 200  # UCI tables
-    tolerance: float = 0.01  # nats; stop when a few iterations gain less: UCI tables
+    tolerance: float = 0.05  # nats; stop when a few iterations gain less: UCI tables
     deadline: float | None = None  # seconds for each fit
     exact_rows: int = 3000  # above, hyperparameters from a subset and a sparse posterior: UCI tables
     subset_rows: int = 1200  # UCI tables
     inducing: int = 600  # UCI tables
     # The search on some of the rows
     scored_rows: int = 100  # on which all draws and guesses are compared; unrecorded
-    batch_steps: int = 10  # on those rows, of the best starts together; unrecorded
+    batch_steps: int = 5  # on those rows, of the best starts together; `kitt bench starts`
     batch_patience: int = 3  # of those steps that gain less than the tolerance end it; unrecorded
     longest_step: float = 2.0  # of those, in any raw parameter; unrecorded
-    trials: int = 3  # starts that are then optimised on `coarse_rows`; unrecorded
+    trials: int = 1  # starts that are then optimised on `coarse_rows`; with three, one is the middle of the prior
     trial_iterations: int = 12  # of each trial; unrecorded
     coarse_iterations: int = 30  # of the best trial, its first ones included; unrecorded
-    patience: int = 4  # iterations that must together gain more than the tolerance, on any rows; unrecorded
-    sign_changes: int = 3  # times that shifts change their sign and the optimisation goes on; unrecorded
+    patience: int = 3  # iterations that must together gain more than the tolerance, on any rows; unrecorded
+    sign_changes: int = 0  # times that shifts change their sign and the optimisation goes on; unrecorded
     search_share: float = 0.5  # of the deadline, which the search may take; unrecorded
     comparison_share: float = 0.1  # of the deadline, for comparing a kernel that is perhaps not fitted; unrecorded
     # The curvature that BFGS begins with
@@ -55,7 +53,7 @@ class FitConfig:
         ):
             if value not in allowed:
                 raise InvalidInputError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
-        free = ("objective", "prior", "method", "draws", "deadline", "sign_changes")
+        free = ("objective", "prior", "method", "draws", "deadline", "sign_changes", "batch_steps")
         for name in (f.name for f in fields(self) if f.name not in free):
             if not getattr(self, name) > 0:
                 raise InvalidInputError(f"{name} must be positive, got {getattr(self, name)}")
@@ -78,6 +76,8 @@ class StartsConfig:
 
     frequencies: int = 256  # of each column's spectrum, and more where columns are few: `kitt bench timeseries`
     waves: int = 2048  # plane waves tried, for Cosine; unrecorded
+    refined_waves: int = 48  # of them, improved by Gauss-Newton steps: 12 tables of `kitt bench atlas`
+    wave_steps: int = 8
     dense_columns: int = 2  # at most, for rows to lie so close that short lengthscales show: `kitt bench timeseries`
     shortening: tuple[int, ...] = (1, 4, 16, 64)  # lengthscales tried there are so much shorter: the same
     wave_lengthscale: float = 0.7  # at which Periodic is about a wave; unrecorded

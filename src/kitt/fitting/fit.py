@@ -9,17 +9,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
 from torch import Tensor
 
 from kitt.errors import InvalidInputError, KittError
 from kitt.fitting.config import Budget, FitConfig
+from kitt.fitting.noise import NoiseModel, fit_noise
 from kitt.fitting.objective import Objective
 from kitt.fitting.optimise import CoarseSolutions, Solution
 from kitt.fitting.table import Table
@@ -30,6 +32,7 @@ from kitt.language.grammar import Expression, Word, parse
 from kitt.language.kernels import Kernel
 from kitt.language.priors import NOISE_FLOOR, Parameter
 from kitt.table.dataset import Dataset
+from kitt.table.scaling import IDENTITY, Warp
 
 FloatArray = NDArray[np.float64]
 RandomState = int | torch.Generator | None
@@ -56,6 +59,8 @@ class FittedGP:
     seconds: float
     converged: bool
     warnings: tuple[str, ...] = ()
+    warp: Warp = IDENTITY  # transform of the standardised target, to which y and everything on its scale refers
+    stored_noise: NoiseModel | None = None  # noise model of a file, which is not fitted again
 
     @property
     def expression(self) -> Expression:
@@ -85,11 +90,12 @@ class FittedGP:
 
     @cached_property
     def log_marginal_likelihood(self) -> float:
-        """Of a sparse model, the variational bound."""
+        """Of the standardised target; of a sparse model, the variational bound."""
+        slope = float(self.warp.log_slope(self.warp.inverse(self.y.numpy())).sum())
         if isinstance(self.posterior, SparsePosterior):
-            return self.posterior.log_marginal_likelihood
+            return self.posterior.log_marginal_likelihood + slope
         log_det = 2 * torch.diagonal(self.posterior.L).log().sum()
-        return -0.5 * float(self.y @ self.posterior.alpha + log_det + len(self.y) * _LOG_2PI)
+        return slope - 0.5 * float(self.y @ self.posterior.alpha + log_det + len(self.y) * _LOG_2PI)
 
     @cached_property
     def loo(self) -> LeaveOneOut:
@@ -103,10 +109,28 @@ class FittedGP:
         """−2 log likelihood + p log n, p counting every parameter, noise included: lower is better."""
         return -2 * self.log_marginal_likelihood + self.parameter_count * math.log(self.rows)
 
+    @cached_property
+    def loo_log_densities(self) -> FloatArray:
+        """Log density (N,) of each row's standardised target given all other rows."""
+        return self.loo.log_density.numpy() + self.warp.log_slope(self.warp.inverse(self.y.numpy()))
+
     @property
     def loo_log_density(self) -> float:
-        """Sum over the rows of the log density of each given all the others."""
-        return float(self.loo.log_density.sum())
+        """Their sum."""
+        return float(self.loo_log_densities.sum())
+
+    @property
+    def noise_model(self) -> NoiseModel | None:
+        """How the noise changes from row to row; None if it does not."""
+        if self.stored_noise is not None or self.fitted_noise is None:
+            return self.stored_noise
+        return self.fitted_noise[0]
+
+    @cached_property
+    def fitted_noise(self) -> tuple[NoiseModel, FloatArray] | None:
+        """The noise model of the leave-one-out residuals, and its cross-fitted logarithm at the rows."""
+        mean, variance = self.loo.mean.numpy(), self.loo.variance.numpy()
+        return fit_noise(self.X.numpy(), self.y.numpy(), mean, variance)
 
     def predict(self, X: ArrayLike, noisy: bool = True) -> tuple[FloatArray, FloatArray]:
         """Mean and variance (M,) at raw inputs (M, D), in original units; not `noisy`: of the function alone."""
@@ -116,36 +140,45 @@ class FittedGP:
 
     def standardised(self, X: ArrayLike, noisy: bool = True) -> tuple[FloatArray, FloatArray]:
         """Mean and variance (M,) on the scale of the standardised target, which no unit can overflow."""
+        mean, latent, total = self.moments(self.inputs(X))
+        return unwarped(self.warp, mean, total if noisy else latent)
+
+    def moments(self, Z: Tensor) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Mean, variance of the function and variance of an observation (M,) at standardised inputs, on the scale of y."""
+        kernel, theta = self.fitted_kernel.kernel, self.fitted_kernel.theta
         size = max(1, _ENTRIES // len(self.posterior.L))
-        parts = [self.posterior.predict(chunk, noisy) for chunk in self._inputs(X).split(size)]
-        mean, variance = (torch.cat(part).numpy() for part in zip(*parts, strict=True))
-        return mean, variance
+        parts = [(*self.posterior.predict(chunk, False), kernel.noise(theta, chunk)) for chunk in Z.split(size)]
+        mean, latent, noise = (torch.cat(part).numpy() for part in zip(*parts, strict=True))
+        return mean, latent, latent + noise
 
     def covariance(self, X: ArrayLike, noisy: bool = True) -> FloatArray:
-        """Joint covariance (M, M) at raw inputs, in original units."""
-        return self._variance(self.posterior.covariance(self._inputs(X), noisy).numpy())
+        """Joint covariance (M, M) at raw inputs, in original units; through a transform of the target, by its slope."""
+        Z = self.inputs(X)
+        covariance, mean = self.posterior.covariance(Z, noisy).numpy(), self.moments(Z)[0]
+        slope = np.exp(-self.warp.log_slope(self.warp.inverse(mean)))
+        return self._variance(covariance * np.outer(slope, slope))
 
     def root_covariance(self, X: ArrayLike, noisy: bool = True) -> FloatArray:
         """R with R Rᵀ the joint covariance (M, M) on the standardised scale: what draws are made with."""
-        covariance = self.posterior.covariance(self._inputs(X), noisy)
+        covariance = self.posterior.covariance(self.inputs(X), noisy)
         values, vectors = torch.linalg.eigh(
             covariance
         )  # a posterior is often singular, where Cholesky would need jitter
         return (vectors * values.clamp_min(0).sqrt()).numpy()
 
     def component(self, word: int, X: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance of one signal word alone, in the scale of the target but without its mean."""
-        mean, variance = self.posterior.component(word, self._inputs(X))
+        """Mean and variance of one signal word alone, in the scale of the (transformed) target but without its mean."""
+        mean, variance = self.posterior.component(word, self.inputs(X))
         scale = 1.0 if self.fitted_kernel.standardiser is None else self.fitted_kernel.standardiser.y_scale
         return mean.numpy() * scale, self._variance(variance.numpy())
 
     def log_density(self, X: ArrayLike, y: ArrayLike) -> FloatArray:
         """Log predictive density (M,) of observations y at X, noise included, in original units."""
         s = self.fitted_kernel.standardiser
-        target = np.asarray(y, np.float64) if s is None else s.transform_y(y)
-        mean, variance = self.standardised(X)
-        density = -0.5 * ((target - mean) ** 2 / variance + np.log(variance) + _LOG_2PI)
-        return density + (0.0 if s is None else s.log_density_offset)
+        u = np.asarray(y, np.float64) if s is None else s.transform_y(y)
+        mean, _, variance = self.moments(self.inputs(X))
+        density = -0.5 * ((self.warp.forward(u) - mean) ** 2 / variance + np.log(variance) + _LOG_2PI)
+        return density + self.warp.log_slope(u) + (0.0 if s is None else s.log_density_offset)
 
     def to(self, library: str) -> Any:
         """This kernel as a live object of another library: gpytorch, botorch, sklearn, gpflow or gpjax."""
@@ -159,7 +192,8 @@ class FittedGP:
 
         return kitt.export.code(self.fitted_kernel, library)
 
-    def _inputs(self, X: ArrayLike) -> Tensor:
+    def inputs(self, X: ArrayLike) -> Tensor:
+        """Raw inputs (M, D), checked and standardised."""
         raw, D = np.asarray(X, np.float64), len(self.fitted_kernel.columns)
         if raw.ndim != 2 or raw.shape[1] != D or not np.isfinite(raw).all():
             raise InvalidInputError(f"expected finite inputs of shape (M, {D}), got shape {raw.shape}")
@@ -177,6 +211,20 @@ class FittedGP:
     def _variance(self, variance: FloatArray) -> FloatArray:
         s = self.fitted_kernel.standardiser
         return variance if s is None else s.inverse_variance(variance)
+
+
+_NODES = ndtri((np.arange(32) + 0.5) / 32)  # equally probable values of a standard normal
+
+
+def unwarped(warp: Warp, mean: FloatArray, variance: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean and variance of the standardised target whose transform is normal with these: by 32 equally probable values.
+
+    So the largest and smallest hundredth do not count, which the inverse of a transform can carry to anywhere.
+    """
+    if warp.is_identity:
+        return mean, variance
+    values = warp.inverse(mean[..., None] + np.sqrt(variance)[..., None] * _NODES)
+    return values.mean(-1), values.var(-1)
 
 
 @dataclass(frozen=True)
@@ -202,33 +250,52 @@ class Fitter:
         config: FitConfig | None = None,
         *,
         random_state: RandomState = None,
+        end: float = math.inf,
         **options: Any,
     ) -> None:
-        self.table = Table.of(data)
+        self.table, self.end = Table.of(data), end
         self.coarse = CoarseSolutions(self.table, FitConfig.of(config, options), _seed(random_state))
         self.fitted: list[tuple[Expression, FittedGP]] = []  # each as it was asked for
         self.failures: list[Failure] = []
 
-    def fit(self, expression: Expression | str) -> FittedGP:
+    def fit(self, expression: Expression | str, start: Tensor | None = None) -> FittedGP:
+        """Fit one expression; from `start`, its flat parameters in the order of `solution`, without any search."""
         asked = _expression(expression)
-        self.fitted.append((asked, model := _fit(asked, self.table, self.coarse)))
+        self.fitted.append((asked, model := _fit(asked, self.table, self.coarse, start, self.end)))
         return model
 
+    def solution(self, expression: Expression) -> Tensor | None:
+        """The flat parameters found for an expression on some of the rows, if it was asked for before."""
+        found = self.coarse.found.get(Expression(_searched(expression)))
+        return None if found is None else found[0].theta
+
     def coarse_score(self, expression: Expression | str) -> float:
-        """What a few hundred rows say for an expression: its log posterior there, less the BIC's price of its parameters."""
-        asked, config = _expression(expression), self.coarse.config
-        end = time.monotonic() + config.comparison_share * (config.deadline or math.inf)
+        """What a few hundred rows say for an expression: its log posterior there, less the BIC's price of its parameters,
+        and what a noise model gains on it."""
+        asked, budget = _expression(expression), Budget(self.end)
         try:
-            best = self.coarse.solutions(_searched(asked), Budget(end))[0]
+            best = self.coarse.solutions(_searched(asked), budget)[0]
+            loo = self.coarse.leave_one_out(_searched(asked))
         except (KittError, RuntimeError, ArithmeticError):
             return -math.inf
-        return best.value - 0.5 * len(best.theta) * math.log(len(self.coarse.table.y))
+        rows = self.coarse.table
+        score = best.value - 0.5 * len(best.theta) * math.log(len(rows.y))
+        mean, variance = loo.mean.numpy(), loo.variance.numpy()
+        if (noise := fit_noise(rows.X.numpy(), rows.y.numpy(), mean, variance)) is None:
+            return score
+        squares = (rows.y.numpy() - mean) ** 2 / variance
+        return score - 0.5 * float((noise[1] + squares * (np.exp(-noise[1]) - 1)).sum())
 
-    def attempt(self, expression: Expression | str) -> None:
+    def residual_table(self, expression: Expression) -> Table:
+        """The few hundred rows with what an expression leaves of the target, each row predicted from the others."""
+        rows = self.coarse.table
+        return replace(rows, y=rows.y - self.coarse.leave_one_out(_searched(expression)).mean)
+
+    def attempt(self, expression: Expression | str, start: Tensor | None = None) -> None:
         """What cannot be fitted is reported and left out."""
         asked = _expression(expression)
         try:
-            self.fit(asked)
+            self.fit(asked, start)
         except (KittError, RuntimeError, ArithmeticError) as error:
             self.failures.append(Failure(asked, str(error)))
 
@@ -260,17 +327,21 @@ def fit_all(
     return [model for _, model in fitter.fitted], fitter.failures
 
 
-def _fit(expression: Expression, table: Table, coarse: CoarseSolutions) -> FittedGP:
+def _fit(
+    expression: Expression, table: Table, coarse: CoarseSolutions, start: Tensor | None = None, end: float = math.inf
+) -> FittedGP:
     config, began = coarse.config, time.monotonic()
-    deadline = config.deadline or math.inf
-    budget = Budget(began + (deadline if coarse.is_all else config.search_share * deadline))
+    end = min(end, began + (config.deadline or math.inf))
+    budget = Budget(end if coarse.is_all else began + config.search_share * (end - began))
     words = _searched(expression)
-    starts = coarse.solutions(words, budget)
-    budget.end = began + deadline
+    if start is None:
+        is_small = len(table.y) <= config.direct_rows and config.trials == 1
+        start = coarse.start(words, budget) if is_small else coarse.solutions(words, budget)[0].theta
+    budget.end = end
     is_exact = len(table.y) <= config.exact_rows
     used = table if is_exact else table.rows(config.subset_rows, coarse.generator("subset"))
     objective = Objective(Expression(words), used, config)
-    solution = starts[0] if coarse.is_all else coarse.refine(objective, starts, budget)
+    solution = coarse.refine(objective, start, budget)
     kernel, theta = _ordered(objective.kernel, solution.theta, used.X)
     log_prior = float(objective.prior.log_density(solution.theta))
     notes = tuple(_warnings(kernel, theta, table, objective, solution, budget))
@@ -294,6 +365,7 @@ def _fit(expression: Expression, table: Table, coarse: CoarseSolutions) -> Fitte
         seconds=time.monotonic() - began,
         converged=solution.converged,
         warnings=notes,
+        warp=table.warp,
     )
     _ = model.posterior  # a kernel without one cannot be fitted
     return model

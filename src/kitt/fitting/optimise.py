@@ -23,7 +23,7 @@ from kitt.fitting.config import Budget, DeadlineError, FitConfig
 from kitt.fitting.objective import Objective
 from kitt.fitting.starts import Profile, extended, first, shortened
 from kitt.fitting.table import Table
-from kitt.gp.exact import Posterior, leave_one_out
+from kitt.gp.exact import LeaveOneOut, Posterior, leave_one_out
 from kitt.language.grammar import Expression, Word, parse
 from kitt.language.kernels import Kernel
 from kitt.language.priors import Parameter
@@ -133,6 +133,7 @@ class CoarseSolutions:
         self.few = self.table.rows(config.scored_rows, generator)
         self.found: dict[Expression, list[Solution]] = {}
         self._profile: Profile | None = None
+        self._profile_of: CoarseSolutions | None = None
 
     def generator(self, purpose: object) -> torch.Generator:
         """One for each purpose, so that what was fitted before does not matter."""
@@ -140,6 +141,8 @@ class CoarseSolutions:
 
     def profile(self, budget: Budget) -> Profile:
         """Lengthscales, variance and noise from a Matern52, which is what most words resemble most."""
+        if self._profile_of is not None:
+            return self._profile_of.profile(budget)
         if self._profile is None:
             crude = Profile.of(self.table.X, self.table.y, self.table.shortest, self.generator("profile"))
             word, kernel = _REFERENCE.words[0], Kernel(_REFERENCE, self.table.X.shape[1])
@@ -153,6 +156,10 @@ class CoarseSolutions:
             )
         return self._profile
 
+    def share_profile(self, other: CoarseSolutions) -> None:
+        """Use the profile of another that looks at the same target."""
+        self._profile_of = other
+
     def solutions(self, words: tuple[Word, ...], budget: Budget) -> list[Solution]:
         """Best first. The words come in the order in which they are added."""
         expression = Expression(words)
@@ -161,54 +168,71 @@ class CoarseSolutions:
                 self.found[expression] = self._solutions(expression, budget)
         return self.found[expression]
 
+    def start(self, words: tuple[Word, ...], budget: Budget) -> Tensor:
+        """The best parameters known without optimising this very expression on more than a hundred rows."""
+        if found := self.found.get(Expression(words)):
+            return found[0].theta
+        with threads_for(len(self.table.y)):
+            objective = Objective(Expression(words), self.table, self.guide)
+            return self._promising(objective, self._points(objective, words, budget), budget)[0]
+
     def _solutions(self, expression: Expression, budget: Budget) -> list[Solution]:
-        words, profile, generator = expression.words, self.profile(budget), self.generator(expression)
-        if len(words) == 1:
-            starts = first(words[0], profile)
-        else:
-            starts = self._extended(words, self.solutions(words[:-1], budget)[0], profile, generator)
-        return self._optimise(expression, starts, generator, budget)
-
-    def _extended(self, words: tuple[Word, ...], head: Solution, profile: Profile, rng: torch.Generator) -> Tensor:
-        kernel = Kernel(Expression(words[:-1]), self.table.X.shape[1])
-        posterior = Posterior.fit(kernel, head.theta, self.table.X, self.table.y)
-        residual = self.table.y - leave_one_out(posterior, self.table.y).mean
-        return extended(head.theta, words[-1], profile, residual, rng)
-
-    def _optimise(
-        self, expression: Expression, guesses: Tensor, generator: torch.Generator, budget: Budget
-    ) -> list[Solution]:
-        """On some of the rows, the three most promising starts climb for a trial, then the best of them; best first."""
-        tolerance = 10 * self.config.tolerance
-        objective = Objective(expression, self.table, self.guide)
-        starts = torch.cat([guesses, objective.prior.sample(self.config.draws, generator)])
+        """The most promising starts climb on some of the rows; best first."""
+        c = self.config
+        objective = Objective(expression, self.table, c if self.is_all else self.guide)
+        points = self._points(objective, expression.words, budget)
+        last = (c.max_iterations, c.tolerance) if self.is_all else (c.coarse_iterations, 10 * c.tolerance)
+        first_steps = last if c.trials == 1 else (c.trial_iterations, 10 * c.tolerance)
         tried = []
-        points = self._climb(expression, starts, budget, self.few)
-        if self.profile(budget).is_dense:  # a hundred rows do not show what is short
-            points = torch.cat([points, objective.clamp(guesses)])
         for start in self._promising(objective, points, budget):
             with suppress(FitError):
-                tried.append(maximise(objective, start, self.config.trial_iterations, tolerance, budget))
+                tried.append(maximise(objective, start, *first_steps, budget))
         if not tried:
-            raise FitError(f"{expression} has no finite likelihood at any of {len(starts)} starts: leave it out")
+            raise FitError(f"{expression} has no finite likelihood at any of {len(points)} starts: leave it out")
         tried.sort(key=lambda s: -s.value)
-        if self.is_all:
-            return [self.refine(Objective(expression, self.table, self.config), tried, budget), *tried[1:]]
-        more = self.config.coarse_iterations - self.config.trial_iterations
-        return [maximise(objective, tried[0].theta, more, tolerance, budget), *tried[1:]]
+        if c.trials > 1:
+            tried[0] = maximise(objective, tried[0].theta, *last, budget)
+        return [self._with_signs(objective, tried[0], budget) if self.is_all else tried[0], *tried[1:]]
 
-    def refine(self, objective: Objective, tried: list[Solution], budget: Budget) -> Solution:
-        """The best of the first few, on all rows, and of its mirror images."""
+    def _points(self, objective: Objective, words: tuple[Word, ...], budget: Budget) -> Tensor:
+        """Starts, and how far the best of them climb on a hundred rows."""
+        profile, generator = self.profile(budget), self.generator(objective.kernel.expression)
+        if len(words) == 1:
+            guesses = first(words[0], profile)
+        else:
+            guesses = self._extended(words, self.solutions(words[:-1], budget)[0], profile, generator)
+        draws = self.config.draws
+        starts = torch.cat([guesses, objective.prior.sample(draws, generator)]) if draws else guesses
+        points = self._climb(objective.kernel.expression, starts, budget, self.few)
+        if profile.is_dense:  # a hundred rows do not show what is short
+            points = torch.cat([points, objective.clamp(guesses)])
+        return points
+
+    def leave_one_out(self, words: tuple[Word, ...]) -> LeaveOneOut:
+        """Prediction of each of these rows from the others, by the solution found for an expression."""
+        kernel = Kernel(Expression(words), self.table.X.shape[1])
+        theta = self.found[Expression(words)][0].theta
+        return leave_one_out(Posterior.fit(kernel, theta, self.table.X, self.table.y), self.table.y)
+
+    def _extended(self, words: tuple[Word, ...], head: Solution, profile: Profile, rng: torch.Generator) -> Tensor:
+        residual = self.table.y - self.leave_one_out(words[:-1]).mean
+        return extended(head.theta, words[-1], profile, residual, rng)
+
+    def refine(self, objective: Objective, start: Tensor, budget: Budget) -> Solution:
+        """From the best parameters so far, on all rows."""
         c = self.config
+        best = maximise(objective, start, c.max_iterations, c.tolerance, budget, c.method)
+        return self._with_signs(objective, best, budget)
 
-        def climb(theta: Tensor) -> Solution:
-            return maximise(objective, theta, c.max_iterations, c.tolerance, budget, c.method)
-
-        best = max((climb(s.theta) for s in tried[: c.finished]), key=lambda s: s.value)
+    def _with_signs(self, objective: Objective, best: Solution, budget: Budget) -> Solution:
+        """Go on from the better sign of each shift, as long as that gains."""
+        c = self.config
         for _ in range(c.sign_changes):
             if (other := mirrored(objective, best, 10 * c.tolerance, budget)) is None:
                 break
-            best = max(best, climb(other), key=lambda s: s.value)
+            best = max(
+                best, maximise(objective, other, c.max_iterations, c.tolerance, budget, c.method), key=lambda s: s.value
+            )
         return best
 
     def _climb(self, expression: Expression, starts: Tensor, budget: Budget, rows: Table) -> Tensor:
@@ -222,7 +246,7 @@ class CoarseSolutions:
         starts = objective.clamp(starts)
         ranked = starts[objective.scores(starts, budget).argsort(descending=True, stable=True)]
         chosen = _distinct(objective.kernel, ranked, self.config.starts)
-        if budget.spent:
+        if budget.spent or not self.config.batch_steps:
             return chosen
         tolerance, box = 20 * self.config.tolerance, (objective.low, objective.high)
         H = torch.stack([objective.inverse_curvature(theta) for theta in chosen])
@@ -234,6 +258,8 @@ class CoarseSolutions:
     def _promising(self, objective: Objective, points: Tensor, budget: Budget) -> Tensor:
         """The best few, and the middle of the prior: a hundred rows can mislead, and that is where others start."""
         ranked = points[objective.scores(points, budget).argsort(descending=True, stable=True)]
+        if self.config.trials < 3:
+            return _distinct(objective.kernel, ranked, self.config.trials)
         middle = objective.clamp(objective.prior.middle().unsqueeze(0))
         return torch.cat([_distinct(objective.kernel, ranked, self.config.trials - 1), middle])
 

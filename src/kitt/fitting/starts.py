@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 
 import torch
@@ -57,22 +58,58 @@ class FlatPrior:
         return torch.cat([d.score(theta[..., s.slice]) for s, d in self.slots], -1)
 
 
+class Spectrum:
+    """Periods and waves that a target shows along the columns, computed when a word first asks for them."""
+
+    def __init__(self, X: Tensor, y: Tensor, shortest: Tensor, generator: torch.Generator) -> None:
+        self.X, self.y, self.shortest, self._generator = X, y, shortest, generator
+
+    @cached_property
+    def _peaks(self) -> tuple[Tensor, Tensor]:
+        return _spectrum(self.X, self._rest, self.shortest)
+
+    @cached_property
+    def _rest(self) -> Tensor:
+        """What a cubic trend leaves."""
+        return _regression([self.X, self.X**2, self.X**3], self.y)[1]
+
+    @property
+    def periods(self) -> Tensor:
+        """(D,) of the highest peak of each column's spectrum."""
+        return 1 / self._peaks[1]
+
+    @property
+    def strongest(self) -> int:
+        """The column with the highest peak of all."""
+        return int(self._peaks[0].argmax())
+
+    @cached_property
+    def season(self) -> float:
+        """The period of that column, of which its peak may be a harmonic."""
+        peak = float(self.periods[self.strongest])
+        is_dense = self.X.shape[1] <= STARTS.dense_columns
+        return _season(self.X[:, self.strongest], self._rest, peak) if is_dense else peak
+
+    @cached_property
+    def waves(self) -> Tensor:
+        """(W, D) frequencies of the strongest plane waves in the target, and in what a linear trend leaves of it."""
+        frequency = self._peaks[1]
+        targets = (self.y, _regression([self.X], self.y)[1])
+        return torch.cat([_plane_waves(self.X, r, frequency, self._generator)[:2] for r in targets])
+
+
 @dataclass(frozen=True)
 class Profile:
     """What a table suggests about parameters, before any particular kernel is fitted."""
 
     X: Tensor  # (N, D)
-    shortest: Tensor  # (D,) periods that the whole table can show
     lengthscale: Tensor  # (D,) of a Matern52 on a hundred of the rows
     detail: Tensor | None  # (D,) of one on all of them, where rows lie close enough to show what is short
     variance: float
     noise: float
     slope: Tensor  # (D,) squared coefficients of a linear regression
     growth: Tensor  # (D,) correlation of the size of the residual with each column
-    periods: Tensor  # (D,) of the highest peak of each column's spectrum
-    strongest: int  # the column with the highest peak of all
-    season: float  # its period, of which that peak may be a harmonic
-    waves: Tensor  # (3, D) frequencies of the strongest plane waves
+    spectrum: Spectrum
 
     @property
     def is_dense(self) -> bool:
@@ -84,23 +121,15 @@ class Profile:
         """Crude: a lengthscale of the size of the table. `refined` knows better."""
         D = X.shape[1]
         beta, residual = _regression([X], y)
-        rest = _regression([X, X**2, X**3], y)[1]
-        power, frequency = _spectrum(X, rest, shortest)
-        strongest = int(power.argmax())
-        peak = float(1 / frequency[strongest])
         return cls(
             X=X,
-            shortest=shortest,
             lengthscale=X.new_full((D,), 1.5 * math.sqrt(D)),
             detail=None,
             variance=1.0,
             noise=_neighbour_noise(X, y),
             slope=beta[:-1] ** 2 + 1e-3,
             growth=_correlation(X, residual.abs()),
-            periods=1 / frequency,
-            strongest=strongest,
-            season=_season(X[:, strongest], rest, peak) if STARTS.dense_columns >= D else peak,
-            waves=_plane_waves(X, residual, frequency, generator),
+            spectrum=Spectrum(X, y, shortest, generator),
         )
 
     def refined(self, lengthscale: Tensor, variance: float, noise: float, detail: Tensor | None) -> Profile:
@@ -170,14 +199,53 @@ def _season(x: Tensor, r: Tensor, peak: float) -> float:
 
 
 def _plane_waves(X: Tensor, r: Tensor, peaks: Tensor, generator: torch.Generator) -> Tensor:
-    """Frequencies (3, D) of the waves cos(2π w·x) that explain most of r: of random ones and one along each column."""
+    """Frequencies (3, D) of the waves a cos(2π w·x) + b sin(2π w·x) that explain most of r.
+
+    The best of random ones and one along each column are improved by Gauss-Newton steps, all at once.
+    """
     D = X.shape[1]
     w = torch.randn(STARTS.waves, D, generator=generator, dtype=X.dtype)
     w *= torch.exp(torch.randn(STARTS.waves, 1, generator=generator, dtype=X.dtype)) * 0.3 / math.sqrt(D)
     w = torch.cat([w, torch.diag(peaks)])
     phase = 2 * math.pi * (w @ X.mT)
     power = (phase.cos() @ r).square() + (phase.sin() @ r).square()
-    return w[power.topk(3).indices]
+    w = w[power.topk(min(STARTS.refined_waves, len(w))).indices]
+    left, damping = _unexplained(w, X, r)[0], torch.full((len(w), 1), 0.1, dtype=X.dtype)
+    for _ in range(STARTS.wave_steps):
+        there = w + _wave_step(w, X, r, damping)
+        after = _unexplained(there, X, r)[0]
+        better = after < left
+        w, left = torch.where(better[:, None], there, w), torch.where(better, after, left)
+        damping = torch.where(better[:, None], 0.3 * damping, 10 * damping)
+    w = w[left.argsort()]
+    apart = [0]
+    for i in range(1, len(w)):
+        if len(apart) < 3 and all((w[i] - s * w[j]).abs().max() > 0.02 for j in apart for s in (1, -1)):
+            apart.append(i)
+    return w[(apart * 3)[:3]]
+
+
+def _unexplained(w: Tensor, X: Tensor, r: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What waves (W, D) of the best amplitudes leave of r, mean square (W,); their phases (W, N) and amplitudes (W, 2)."""
+    phase = 2 * math.pi * (w @ X.mT)
+    F = torch.stack([phase.cos(), phase.sin()], -1)  # (W, N, 2)
+    gram = F.mT @ F + 1e-6 * len(r) * torch.eye(2, dtype=X.dtype)
+    amplitudes = torch.linalg.solve(gram, F.mT @ r)
+    return (r - (F @ amplitudes.unsqueeze(-1)).squeeze(-1)).square().mean(-1), phase, amplitudes
+
+
+def _wave_step(w: Tensor, X: Tensor, r: Tensor, damping: Tensor) -> Tensor:
+    """A damped Gauss-Newton step of the frequencies (W, D), amplitudes free."""
+    _, phase, amplitudes = _unexplained(w, X, r)
+    cos, sin = phase.cos(), phase.sin()
+    a, b = amplitudes.unsqueeze(-1).unbind(1)
+    slope = 2 * math.pi * (b * cos - a * sin)  # of the wave by its phase over 2π
+    J = torch.cat([slope.unsqueeze(-1) * X, cos.unsqueeze(-1), sin.unsqueeze(-1)], -1)  # (W, N, D + 2)
+    gram = J.mT @ J
+    diagonal = torch.diagonal(gram, dim1=-2, dim2=-1)
+    diagonal += damping * diagonal + 1e-9
+    error = r - a * cos - b * sin
+    return torch.linalg.solve(gram, (J.mT @ error.unsqueeze(-1))).squeeze(-1)[:, : w.shape[1]]
 
 
 # --- words -----------------------------------------------------------------------------------------------------------
@@ -201,15 +269,14 @@ def _stationary(profile: Profile) -> Iterator[tuple[bool, Factor]]:
 
 def _periodic(profile: Profile) -> Iterator[tuple[bool, Factor]]:
     """With a long period p, Periodic is an RBF of lengthscale l p / π; so columns without a period can have that."""
-    long, smooth = torch.full_like(profile.periods, 8.0), profile.lengthscale * math.pi / 8.0
+    shown = profile.spectrum
+    long, smooth = torch.full_like(shown.periods, 8.0), profile.lengthscale * math.pi / 8.0
     peak, season = long.clone(), long.clone()
-    peak[profile.strongest], season[profile.strongest] = profile.periods[profile.strongest], profile.season
-    shapes = [
-        (p, torch.where(p == 8.0, smooth, smooth.clamp_min(STARTS.wave_lengthscale)))
-        for p in (long, peak, profile.periods)
-    ]
-    if (multiple := profile.season / float(peak[profile.strongest])) > 1.5:  # with as much detail as its harmonic has
-        shapes.append((season, torch.where(season == 8.0, smooth, STARTS.wave_lengthscale / multiple)))
+    peak[shown.strongest], season[shown.strongest] = shown.periods[shown.strongest], shown.season
+    wave = STARTS.wave_lengthscale
+    shapes = [(p, torch.where(p == 8.0, smooth, smooth.clamp_min(wave))) for p in (long, peak, shown.periods)]
+    if (multiple := shown.season / float(peak[shown.strongest])) > 1.5:  # with as much detail as its harmonic has
+        shapes.append((season, torch.where(season == 8.0, smooth, wave / multiple)))
     if profile.detail is not None:
         shapes.append((long, profile.detail * math.pi / 8.0))
     for period, lengthscale in shapes:
@@ -218,7 +285,7 @@ def _periodic(profile: Profile) -> Iterator[tuple[bool, Factor]]:
 
 
 def _cosine(profile: Profile) -> Iterator[tuple[bool, Factor]]:
-    for wave in profile.waves:
+    for wave in profile.spectrum.waves:
         yield True, {Parameter.FREQUENCY: wave}
     yield False, {Parameter.FREQUENCY: 0.02 * torch.ones_like(profile.slope)}
 
@@ -268,7 +335,7 @@ def shortened(word: Word, crude: Profile) -> Tensor:
 
 def extended(head: Tensor, word: Word, profile: Profile, residual: Tensor, generator: torch.Generator) -> Tensor:
     """Starts for a sum whose words but the last are solved by `head`: the last as the residual suggests, (S, P)."""
-    left = Profile.of(profile.X, residual, profile.shortest, generator)
+    left = Profile.of(profile.X, residual, profile.spectrum.shortest, generator)
     left = left.refined(profile.lengthscale, profile.variance, profile.noise, profile.detail)
     s2 = float(Parameter.NOISE.constrain(head[-1]))
     rows = []

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kitt.errors import InvalidInputError
 from kitt.table.dataset import Dataset
-from kitt.table.scaling import Standardiser
+from kitt.table.scaling import IDENTITY, Standardiser, Warp
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class Table:
     columns: tuple[str, ...]
     target: str = "y"
     standardiser: Standardiser | None = None
+    warp: Warp = IDENTITY  # transform of the standardised target that has given y
 
     @classmethod
     def of(cls, data: Dataset | Table | tuple[ArrayLike, ArrayLike]) -> Table:
@@ -38,6 +39,12 @@ class Table:
         if X.dim() != 2 or y.shape != X.shape[:1] or not (torch.isfinite(X).all() and torch.isfinite(y).all()):
             raise InvalidInputError(f"expected finite X (N, D) and y (N,), got {tuple(X.shape)} and {tuple(y.shape)}")
         return cls(X, y, _shortest(X), tuple(f"x{d + 1}" for d in range(X.shape[1])))
+
+    def warped(self) -> Table | None:
+        """The same inputs with the target transformed (`Warp.fit`); None where no transform is better than none."""
+        zero = -np.inf if self.standardiser is None else float(self.standardiser.transform_y(0.0))
+        warp = Warp.fit(self.y.numpy(), zero)
+        return None if warp.is_identity else replace(self, y=torch.from_numpy(warp.forward(self.y.numpy())), warp=warp)
 
     def rows(self, count: int, generator: torch.Generator) -> Table:
         """A random subset, or everything if it is not larger."""

@@ -60,9 +60,10 @@ def _not_positive_definite(what: str) -> str:
 
 
 def _solve_and_invert(build: Callable[[], Tensor], y: Tensor, what: str) -> tuple[Tensor, Tensor, Tensor]:
-    """K⁻¹y, K⁻¹ and log |K| of K = build(), a new matrix at each call; of it and of K⁻¹ the lower triangle counts.
+    """K⁻¹y, K⁻¹ and log |K| of K = build(), which returns a new matrix at each call.
 
-    One matrix in double precision on the CPU goes straight to LAPACK, where it becomes its factor, then its inverse.
+    Only the lower triangles of K and K⁻¹ are used. A single matrix in double precision on the CPU is passed to LAPACK, which
+    overwrites it with its Cholesky factor and then with its inverse.
     """
     for jitter in _LADDER:
         K = build()
@@ -111,7 +112,7 @@ def log_marginal_likelihood(K: Tensor, y: Tensor) -> Tensor:
 
 
 class Likelihood:
-    """log p(y | X, theta) of an expression, and its gradient, as fast as we know how.
+    """log p(y | X, theta) of an expression, and its gradient.
 
     Only the lower triangle is ever formed, in panels of rows that stay in the cache; the gradient contracts
     ½(αα' − K⁻¹) with each word (`Term.backward`) and reaches theta through the small feature matrices.
@@ -154,7 +155,7 @@ class Likelihood:
             yield [term.rows(rows).block(term.rows(slice(0, rows.stop)), rows.start) for term in terms]
 
     def _covariance(self, panels: Iterable[list[Saved]], noise: Tensor) -> Tensor:
-        """Covariance of y; its lower triangle counts."""
+        """Covariance of y, of which only the lower triangle is used."""
         N = self.X.shape[-2]
         K = self.X.new_zeros(*noise.shape[:-1], N, N)
         for rows, blocks in zip(self.panels, panels, strict=True):
@@ -187,7 +188,7 @@ class Likelihood:
 
 
 def fisher_information(kernel: Kernel, theta: Tensor, X: Tensor, step: float = 1e-5) -> Tensor:
-    """½ tr(K⁻¹ ∂K/∂θᵢ K⁻¹ ∂K/∂θⱼ), (P, P): what rows at X are expected to say about theta. By differences."""
+    """The Fisher information of theta in rows at X, ½ tr(K⁻¹ ∂K/∂θᵢ K⁻¹ ∂K/∂θⱼ), (P, P), by finite differences of K."""
     thetas = torch.cat([theta + step * torch.eye(len(theta), dtype=theta.dtype), theta.unsqueeze(0)])
     with torch.no_grad():
         points = X.expand(len(thetas), *X.shape)
@@ -204,7 +205,7 @@ def fisher_information(kernel: Kernel, theta: Tensor, X: Tensor, step: float = 1
 
 @dataclass(frozen=True)
 class Posterior:
-    """A GP conditioned on data. Noise words and observation noise are noise: they do not carry over to new points."""
+    """A GP conditioned on data. Noise words and observation noise are independent between points."""
 
     kernel: Kernel
     theta: Tensor
@@ -269,7 +270,7 @@ def leave_one_out(posterior: Posterior, y: Tensor) -> LeaveOneOut:
 def draw(K: Tensor, generator: torch.Generator) -> Tensor:
     """One exact draw from N(0, K) for each matrix of a batch, (..., N).
 
-    Through the correlation matrix, so that points of very different variance do not spoil each other's digits.
+    The correlation matrix is factorised, so that points of very different variance lose no precision.
     """
     normal = torch.randn(*K.shape[:-1], 1, generator=generator, dtype=K.dtype, device=K.device)
     scale = torch.diagonal(K, dim1=-2, dim2=-1).clamp_min(torch.finfo(K.dtype).tiny).sqrt().unsqueeze(-1)
@@ -277,7 +278,7 @@ def draw(K: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _root(K: Tensor) -> Tensor:
-    """R with R Rᵀ = K; where rounding has made K indefinite, of the nearest matrix that is not."""
+    """R with R Rᵀ = K; if rounding made K indefinite, a root of the nearest positive semidefinite matrix."""
     try:
         return cholesky(K, "the simulated kernel")
     except FitError:

@@ -1,8 +1,8 @@
 """A GP posterior on many rows through M inducing points: the collapsed variational bound (Titsias, 2009).
 
 Noise may differ from row to row (White and Linear*White are diagonal). Rows are read in chunks, so memory is M² plus a
-chunk, and time N M². Inducing points are rows chosen one by one where the prior conditioned on those before them is
-most uncertain (a pivoted Cholesky; Burt et al., 2020).
+chunk, and time N M². Inducing points are rows, chosen one after the other: each is the row with the largest prior
+variance given those before it (a pivoted Cholesky decomposition; Burt et al., 2020).
 """
 
 from __future__ import annotations

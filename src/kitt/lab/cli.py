@@ -54,12 +54,23 @@ def train(
     ] = False,
     threads: Annotated[int | None, typer.Option(help="Threads of each process; without it, torch decides.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of a new run; without it, 0.")] = None,
+    start_from: Annotated[
+        str | None,
+        typer.Option("--from", help="Checkpoint, by name or file, with whose weights a new run begins."),
+    ] = None,
+    tables: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of CSV files whose rows and columns are inputs of half of the data sets of the preset default; "
+            "without it, synthetic inputs that look like tables."
+        ),
+    ] = None,
 ) -> None:
     """Train a network on data drawn from the prior.
 
     In several processes: torchrun --nproc-per-node 2 -m kitt.cli train ...
     """
-    work = _trainer(preset, out, seed)
+    work = _trainer(preset, out, seed, start_from, tables)
     try:
         with _training_bar() as show:
             path = work(out=out, hours=hours, steps=steps, resume=resume, threads=threads, progress=show)
@@ -71,7 +82,9 @@ def train(
         console.print(f"in {path}", highlight=False, soft_wrap=True)
 
 
-def _trainer(preset: str | None, out: Path, seed: int | None) -> Callable[..., Path]:
+def _trainer(
+    preset: str | None, out: Path, seed: int | None, start_from: str | None, tables: Path | None
+) -> Callable[..., Path]:
     """What trains the preset, or without one, goes on with the run in the folder."""
     from dataclasses import replace
 
@@ -81,13 +94,16 @@ def _trainer(preset: str | None, out: Path, seed: int | None) -> Callable[..., P
     if preset is not None and preset not in _presets():
         raise InvalidInputError(f"no training preset is called '{preset}'; there are {', '.join(_presets())}")
     if preset == "ahgp" or (preset is None and ahgp.holds_run(out)):
+        if start_from is not None or tables is not None:
+            raise InvalidInputError("the preset ahgp takes neither --from nor --tables")
         return partial(ahgp.train, seed=seed or 0)
     if ahgp.holds_run(out):
         raise InvalidInputError(f"{out} holds a run of the preset ahgp: use another folder")
-    config = None if preset is None else training.recipe(preset)
-    if seed is not None:
-        config = replace(config or training.recipe("default"), seed=seed)
-    return partial(training.train, config)
+    is_given = any(value is not None for value in (preset, seed, tables))
+    config = training.recipe(preset or "default", tables) if is_given else None
+    if config is not None and seed is not None:
+        config = replace(config, seed=seed)
+    return partial(training.train, config, start_from=start_from)
 
 
 @contextmanager

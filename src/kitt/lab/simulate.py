@@ -16,6 +16,7 @@ from torch import Tensor
 
 from kitt.errors import InvalidInputError
 from kitt.gp.exact import draw
+from kitt.lab.world import real_inputs, visible_periods, with_nuisances
 from kitt.language.grammar import WORDS, Primitive
 from kitt.language.kernels import FORMULAS, primitive_matrix
 from kitt.language.priors import Cauchy, Context, Parameter, preset
@@ -26,6 +27,7 @@ _PRIMITIVES = tuple(Primitive)
 _NONE = len(_PRIMITIVES)  # stands for "no second factor"
 _FACTORS = torch.tensor([[_PRIMITIVES.index(p) for p in w.factors] + [_NONE] * (2 - len(w.factors)) for w in WORDS])
 _IS_NOISE = torch.tensor([w.is_noise for w in WORDS] + [False]).double()  # the last stands for PAD, i.e. index −1
+_WHITE, _LINEAR_WHITE = (next(w.index for w in WORDS if str(w) == name) for name in ("White", "Linear*White"))
 _BANDWIDTH = torch.tensor([w.bandwidth_factors for w in WORDS])
 
 
@@ -35,12 +37,16 @@ class SimulatorConfig:
 
     prior: str = "default"
     max_words: int = 1
-    inputs: str = "uniform"  # "uniform" on (−2.5, 2.5), as in the paper; "tabular": see `tabular_inputs`
+    inputs: str = "uniform"  # on (−2.5, 2.5), as in the paper; "tabular": see `tabular_inputs`; "real": see `world`
     active: str = "random"  # "all", or a "random" subset of the dimensions for each word
     noise: tuple[float, float] | None = (
         None  # observation noise, log-uniform between these shares of the signal variance
     )
     words: tuple[int, ...] | None = None  # restrict the vocabulary to these
+    tables: str | None = None  # folder of CSV files, of which "real" inputs are rows and columns
+    nuisances: float = 0.0  # share of the data sets that have outliers, warps, rounding, ...: see `world`
+    changing_noise: float = 0.0  # share of the data sets to whose words Linear*White is added, where there is room
+    white: float = 0.0  # share of the data sets that are White alone, beside those that are so by chance
 
     def __post_init__(self) -> None:
         preset(self.prior)
@@ -48,13 +54,18 @@ class SimulatorConfig:
         if not 1 <= self.max_words <= vocabulary:
             raise InvalidInputError(f"max_words must be between 1 and {vocabulary}, got {self.max_words}")
         for name, value, allowed in (
-            ("inputs", self.inputs, ("uniform", "tabular")),
+            ("inputs", self.inputs, ("uniform", "tabular", "real")),
             ("active", self.active, ("all", "random")),
         ):
             if value not in allowed:
                 raise InvalidInputError(f"{name} must be one of {', '.join(allowed)}, got '{value}'")
         if self.noise is not None and not 0 < self.noise[0] <= self.noise[1]:
             raise InvalidInputError(f"noise must be two positive shares, the smaller first, got {self.noise}")
+        if (self.inputs == "real") != (self.tables is not None):
+            raise InvalidInputError("real inputs need a folder of tables, and other inputs take none")
+        for name in ("nuisances", "changing_noise", "white"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InvalidInputError(f"{name} must be a share between 0 and 1, got {getattr(self, name)}")
 
     @property
     def dtype(self) -> torch.dtype:
@@ -64,6 +75,20 @@ class SimulatorConfig:
 
 PAPER_DATA = SimulatorConfig("paper")
 DEFAULT_DATA = SimulatorConfig("default", max_words=3, inputs="tabular", noise=(1e-4, 0.7))
+
+
+def world_data(tables: str | None = None) -> SimulatorConfig:
+    """What real tables look like, as far as we know: nuisances, more noise, and inputs of a folder of tables if given."""
+    return SimulatorConfig(
+        "default",
+        max_words=3,
+        inputs="tabular" if tables is None else "real",
+        noise=(1e-3, 4.0),
+        tables=tables,
+        nuisances=0.5,
+        changing_noise=0.4,
+        white=0.04,
+    )
 
 
 @dataclass(frozen=True)
@@ -85,11 +110,7 @@ def simulate(config: SimulatorConfig, batch: int, n: int, d: int, generator: tor
     captions = _draw_captions(config, batch, generator)
     variances = _draw_variances(config, captions, generator)
     active = _draw_active(config, captions.shape, d, generator)
-    X = (
-        tabular_inputs(batch, n, d, generator)
-        if config.inputs == "tabular"
-        else _uniform_inputs(batch, n, d, generator)
-    )
+    X = _draw_inputs(config, batch, n, d, generator)
     noise = _draw_noise(config, variances.sum(1), generator)
     y = torch.empty(batch, n, dtype=torch.float64)
     slopes = torch.empty(batch, d, dtype=torch.float64)
@@ -102,16 +123,28 @@ def simulate(config: SimulatorConfig, batch: int, n: int, d: int, generator: tor
     roughness = 0.5 * (slopes * X.var(1, correction=0) + 1e-4).log()
     white = (_IS_NOISE[captions] * variances).sum(1) + noise
     share = (white / (variances.sum(1) + noise)).log()
-    y = standardise(y, 1).float()
-    return Batch(standardise(X, 1).float(), y, captions, variances, roughness.float(), share.float())
+    X, y = standardise(X, 1), standardise(y, 1)
+    if config.nuisances:
+        X, y = with_nuisances(X, y, config.nuisances, generator)
+        X = standardise(X, 1)
+    return Batch(X.float(), y.float(), captions, variances, roughness.float(), share.float())
 
 
 def _draw_captions(config: SimulatorConfig, batch: int, generator: torch.Generator) -> Tensor:
-    """Distinct words, length uniform from 1 to max_words: (B, T) with PAD."""
+    """Distinct words, length uniform from 1 to max_words, then changing noise and White as asked for: (B, T) with PAD."""
     vocabulary = torch.arange(len(WORDS)) if config.words is None else torch.tensor(config.words)
     choice = torch.rand(batch, len(vocabulary), generator=generator).argsort(1)[:, : config.max_words]
     length = torch.randint(1, config.max_words + 1, (batch, 1), generator=generator)
-    return vocabulary[choice].masked_fill(torch.arange(config.max_words) >= length, PAD)
+    captions = vocabulary[choice].masked_fill(torch.arange(config.max_words) >= length, PAD)
+    place = torch.arange(config.max_words)
+    if config.changing_noise:
+        is_chosen = torch.rand(batch, 1, generator=generator) < config.changing_noise
+        lacks_it = (captions != _LINEAR_WHITE).all(1, keepdim=True)
+        captions = captions.masked_fill(is_chosen & lacks_it & (place == length), _LINEAR_WHITE)
+    if config.white:
+        is_white = torch.rand(batch, 1, generator=generator) < config.white
+        captions = torch.where(is_white, torch.where(place == 0, _WHITE, PAD), captions)
+    return captions
 
 
 def _draw_active(config: SimulatorConfig, shape: torch.Size, d: int, generator: torch.Generator) -> Tensor:
@@ -178,6 +211,8 @@ def _covariance(
                 values = {
                     p: _draw_parameter(config.prior, p, factors, active[where], generator).to(X) for p in parameters
                 }
+                if config.inputs == "real" and X.shape[2] == 1:
+                    values = _with_visible_period(values, X[dataset[where]], generator)
                 K[where] *= primitive_matrix(primitive, X[dataset[where]], values, active[where].to(X))
                 slopes[where] += squared_slope(primitive, values, active[where].to(X))
     K *= (variances[dataset, position].to(X) / _spread(K))[:, None, None]
@@ -186,6 +221,18 @@ def _covariance(
     if config.max_words == 1:
         return K, slope
     return X.new_zeros(len(X), *K.shape[1:]).index_add_(0, dataset, K), slope
+
+
+def _with_visible_period(values: dict[Parameter, Tensor], X: Tensor, generator: torch.Generator) -> dict:
+    """Of a single column, which is often time, every period and every other frequency is one that its points can show."""
+    period = visible_periods(X.double(), generator).to(X).unsqueeze(-1)
+    if Parameter.PERIOD in values:
+        values = values | {Parameter.PERIOD: period}
+    if Parameter.FREQUENCY in values:
+        is_visible = torch.rand(len(X), 1, generator=generator) < 0.5
+        frequency = torch.where(is_visible, 1 / period, values[Parameter.FREQUENCY])
+        values = values | {Parameter.FREQUENCY: frequency}
+    return values
 
 
 def squared_slope(primitive: Primitive, p: Mapping[Parameter, Tensor], active: Tensor) -> Tensor:
@@ -222,6 +269,14 @@ def _draw_noise(config: SimulatorConfig, signal: Tensor, generator: torch.Genera
         return 1e-6 * signal
     low, high = math.log(config.noise[0]), math.log(config.noise[1])
     return signal * torch.exp(low + (high - low) * torch.rand(signal.shape, generator=generator, dtype=signal.dtype))
+
+
+def _draw_inputs(config: SimulatorConfig, batch: int, n: int, d: int, generator: torch.Generator) -> Tensor:
+    if config.tables is not None:
+        return standardise(real_inputs(config.tables, batch, n, d, generator), 1).float().double()
+    if config.inputs == "tabular":
+        return tabular_inputs(batch, n, d, generator)
+    return _uniform_inputs(batch, n, d, generator)
 
 
 def _uniform_inputs(batch: int, n: int, d: int, generator: torch.Generator) -> Tensor:

@@ -1,1 +1,1 @@
-"""What a kernel is: the grammar of the 34 words, the priors, the formulas, and a kernel with its numbers."""
+"""What a kernel is: the grammar of the 34 words, the priors, the formulas, and kernels with parameter values."""

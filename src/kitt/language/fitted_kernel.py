@@ -1,7 +1,7 @@
-"""A kernel with its numbers: an expression, its parameters, and the table they refer to; and the file users keep of it.
+"""A kernel with the values of its parameters and the table that they refer to, and its JSON file.
 
-The file is JSON, described formula by formula in `schemas/kernel-1.json`. It names no library, so it can be read
-without this one, and a file written today keeps loading: a new format gets a new version, and version 1 its reader.
+The file is described, with all formulas, in `schemas/kernel-1.json`. It refers to no library, so it can be read without
+this one. Files that are written today can always be read: a new format gets a new version, and version 1 keeps its reader.
 """
 
 from __future__ import annotations
@@ -27,7 +27,31 @@ FORMAT, VERSION = "kitt-kernel", 1
 
 @dataclass(frozen=True)
 class FittedKernel:
-    """An expression and the constrained value of every slot of its `Kernel`, on the scale of the standardiser."""
+    """An expression with the values of its parameters, and the table that they refer to.
+
+    Parameters
+    ----------
+    expression : Expression
+    parameters : mapping of str to float or tuple of float
+        The value of every parameter on the standardised scale, by name: one number for a variance and for the noise, one
+        number per column for lengthscales, periods, frequencies, slopes and shifts.
+    columns : tuple of str
+        The names of the input columns, in order.
+    target : str
+        The name of the target.
+    standardiser : Standardiser, optional
+        The standardisation of the table that the parameters refer to; without one, they refer to raw units.
+
+    Examples
+    --------
+    >>> from kitt import FittedKernel, parse
+    >>> values = {"RBF.variance": 1.0, "RBF[0].lengthscale": (0.5, 2.0), "noise": 0.01}
+    >>> kernel = FittedKernel(parse("RBF"), values, columns=("a", "b"))
+    >>> kernel.parameters["RBF[0].lengthscale"]
+    (0.5, 2.0)
+    >>> FittedKernel.from_dict(kernel.to_dict()) == kernel
+    True
+    """
 
     expression: Expression
     parameters: Mapping[str, tuple[float, ...] | float]  # by slot: a value per column; variances and noise a number
@@ -66,12 +90,14 @@ class FittedKernel:
         target: str = "y",
         standardiser: Standardiser | None = None,
     ) -> FittedKernel:
+        """Build it from the flat unconstrained parameter vector of `Kernel`."""
         values = Kernel(expression, len(columns)).unflatten(theta.detach().to("cpu", torch.float64))
         parameters = {name: tuple(v.tolist()) if v.dim() else float(v) for name, v in values.items()}
         return cls(expression, parameters, columns, target, standardiser)
 
     @property
     def kernel(self) -> Kernel:
+        """The covariance function, which takes the parameters as a flat vector."""
         return Kernel(self.expression, len(self.columns))
 
     @property
@@ -80,6 +106,7 @@ class FittedKernel:
         return self.kernel.flatten({name: torch.tensor(v, dtype=torch.float64) for name, v in self.parameters.items()})
 
     def to_dict(self) -> dict[str, Any]:
+        """The document that `save` writes: JSON types, described in `schemas/kernel-1.json`."""
         document: dict[str, Any] = {
             "format": FORMAT,
             "version": VERSION,
@@ -99,6 +126,7 @@ class FittedKernel:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> FittedKernel:
+        """The kernel of a document; `CheckpointError` if the document is of another kind or contradicts itself."""
         check_format(document, FORMAT, VERSION)
         check_schema(document, FORMAT, schema())
         try:
@@ -117,11 +145,12 @@ class FittedKernel:
             raise CheckpointError(f"this {FORMAT} document contradicts itself: {error}") from error
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the document; a reader sees the old file or the new one, never half of it."""
+        """Write the document to a file, in one step: a reader sees the old file or the new one."""
         write_text(path, json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> FittedKernel:
+        """The kernel of a file that `save` wrote."""
         return load_document(path, FORMAT, cls.from_dict)
 
 

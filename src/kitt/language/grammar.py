@@ -1,7 +1,7 @@
 """The language of kernels: eight primitives, 34 words (a primitive or a product of two), sums of distinct words.
 
 An `Expression` is what KITT says about a table. Its text form is canonical on output (``Linear*RBF + Periodic``) and
-forgiving on input (``per + rbf × lin``). Nothing here knows a number: parameters live in `kernels`, files in `fitted`.
+tolerant on input (``per + rbf × lin``). This module has no parameters: they are in `kernels`, and files in `fitted_kernel`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Primitive(Enum):
 
     @property
     def is_bandwidth(self) -> bool:
-        """Has lengthscales that shrink in a product (paper, supplement, Priors): RBF, the Materns and Periodic."""
+        """Whether its lengthscales shrink in a product (paper, supplement, Priors): RBF, the Materns and Periodic."""
         return self not in (Primitive.LINEAR, Primitive.COSINE, Primitive.WHITE)
 
 
@@ -84,12 +84,12 @@ class Word:
 
     @property
     def index(self) -> int:
-        """Place in `WORDS`: the integer the networks use."""
+        """The position in `WORDS`, which is the integer that the networks use."""
         return _INDEX[self]
 
     @property
     def is_noise(self) -> bool:
-        """Zero between different points: White and Linear*White."""
+        """Whether the covariance between different points is zero: White and Linear*White."""
         return Primitive.WHITE in self.factors
 
     @property
@@ -99,7 +99,27 @@ class Word:
 
 @dataclass(frozen=True)
 class Expression:
-    """A sum of distinct words; the order means decreasing variance (paper, supplement, Architecture)."""
+    """A kernel without its parameters: a sum of distinct words.
+
+    The order of the words is that of decreasing variance (paper, supplement, Architecture). Two expressions are equal if
+    they have the same words in the same order; `same_sum` ignores the order.
+
+    Parameters
+    ----------
+    words : tuple of Word
+        At least one word, each of the 34 at most once.
+
+    Examples
+    --------
+    >>> from kitt import Expression
+    >>> expression = Expression.parse("Linear*RBF + White")
+    >>> [str(word) for word in expression]
+    ['Linear*RBF', 'White']
+    >>> expression.same_sum(Expression.parse("White + RBF*Linear"))
+    True
+    >>> [str(word) for word in expression.signal]
+    ['Linear*RBF']
+    """
 
     words: tuple[Word, ...]
 
@@ -113,23 +133,26 @@ class Expression:
 
     @classmethod
     def parse(cls, text: str) -> Expression:
+        """Read an expression from text; the same as `kitt.parse`."""
         return parse(text)
 
     @classmethod
     def from_indices(cls, indices: Iterable[int]) -> Expression:
+        """Build an expression from positions in `WORDS`."""
         return cls(tuple(WORDS[i] for i in indices))
 
     @property
     def indices(self) -> tuple[int, ...]:
+        """The positions of the words in `WORDS`."""
         return tuple(word.index for word in self.words)
 
     @property
     def signal(self) -> tuple[Word, ...]:
-        """The words that say something about other points, i.e. all but the noise words."""
+        """The words that carry over to other points: all but the noise words White and Linear*White."""
         return tuple(word for word in self.words if not word.is_noise)
 
     def same_sum(self, other: Expression) -> bool:
-        """Equal as kernels, whatever the order of the words."""
+        """Whether both are the same kernel, whatever the order of the words."""
         return set(self.words) == set(other.words)
 
     def __str__(self) -> str:
@@ -160,7 +183,32 @@ _INDEX = {word: i for i, word in enumerate(WORDS)}
 
 
 def parse(text: str) -> Expression:
-    """Read an expression: '+' between words; '*', '×', '·' between factors; '²' or '^2' for a square; any case."""
+    """Read a kernel expression from text.
+
+    Parameters
+    ----------
+    text : str
+        Words with ``+`` between them. A word is a primitive or a product of two, with ``*``, ``×`` or ``·`` between the
+        factors, or ``²`` or ``^2`` for a square. Upper and lower case are the same, and common other names of the
+        primitives are understood.
+
+    Returns
+    -------
+    Expression
+
+    Raises
+    ------
+    GrammarError
+        If the text is no sum of distinct words; the message points at the place and says what to write instead.
+
+    Examples
+    --------
+    >>> from kitt import parse
+    >>> print(parse("per + rbf × lin"))
+    Periodic + Linear*RBF
+    >>> parse("matern-5/2 + noise")
+    Expression('Matern52 + White')
+    """
     if not isinstance(text, str):
         raise GrammarError(f"expected an expression as text, such as 'Linear*RBF + White', got {type(text).__name__}")
     words: list[Word] = []

@@ -25,7 +25,7 @@ from kitt.language.grammar import Expression, Primitive, Word
 from kitt.language.priors import Parameter
 
 Params = Mapping[Parameter, Tensor]
-_TINY = 1e-30  # squared distances of Materns are kept above this: their root is differentiable
+_TINY = 1e-30  # lower bound of squared distances in the Materns, so that their root is differentiable
 
 
 # --- the eight formulas ----------------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ class Saved:
 
 @dataclass(frozen=True)
 class Term:
-    """A word as numbers: v · prod <a, a'> · prod P(r) exp(−r) · exp(−½ s), each part in terms of features of points.
+    """A word evaluated at points: v · prod <a, a'> · prod P(r) exp(−r) · exp(−½ s), each part a function of features.
 
     The features of all Gaussian factors are concatenated, so that RBF*Periodic costs one exponential; Matern factors
     keep their own distances and share that exponential.
@@ -255,7 +255,7 @@ def _pull(W: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Slot:
-    """A named stretch of the flat parameter vector."""
+    """A named part of the flat parameter vector."""
 
     name: str  # "Linear*RBF[1].lengthscale", "Periodic.variance", "noise"
     word: int | None

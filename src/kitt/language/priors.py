@@ -1,4 +1,4 @@
-"""What we believe about kernel parameters before seeing data: one table, a column for each preset.
+"""Prior distributions of kernel parameters: one table, with a column for each preset.
 
 `paper` is the paper's text, and its code where the text is silent. `default` is ours, for real tables. `botorch` is
 what BoTorch's `SingleTaskGP` assumes (dimension-scaled log-normal lengthscales), for plain candidates and baselines.
@@ -84,7 +84,7 @@ Distribution = LogNormal | Cauchy
 
 @dataclass(frozen=True)
 class Context:
-    """What a prior may depend on: bandwidth factors (0, 1 or 2) in the word, active dimensions, is the word noise."""
+    """What a prior may depend on: the number of bandwidth factors in the word, of active dimensions, whether it is noise."""
 
     factors: int = 1
     dims: int = 1
@@ -167,7 +167,7 @@ DEFAULT = Preset(
         Parameter.VARIANCE: lambda c: _NOISE if c.noise else LogNormal(0.0, 1.2),
         Parameter.SLOPE: lambda c: LogNormal(_NOISE.mu * c.noise - math.log(c.dims), _NOISE.sigma if c.noise else 1.2),
         Parameter.SHIFT: lambda c: Cauchy(1.5),
-        # Narrow: on a table with repeated inputs a rough word would otherwise do without noise, and be certain and wrong.
+        # Narrow: otherwise a rough word fits a table with repeated inputs without noise, and is overconfident.
         Parameter.NOISE: lambda c: LogNormal(-3.5, 1.0),
     },
 )

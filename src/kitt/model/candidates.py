@@ -1,103 +1,83 @@
-"""Which kernels to fit beside the captions, for real tables are rarely a single word: pure functions of what is known.
-
-There are five steps, each of which builds on what was fitted before it: the first two captions as one sum; a word of another
-family, if a few hundred rows speak for it more than for any kernel fitted so far; for a single column, which is often time,
-two sums of trend, season and rest; the best kernel with one more word, that for which those rows speak most; the best kernel
-with heteroscedastic noise. A step first says which expressions it wants compared on those few hundred rows, and then, given
-their scores, which to fit.
-"""
+"""What to fit: a pure function of the captions, of how well they did on a few hundred rows, and of the effort."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from kitt.language.grammar import Expression, Word, parse
 
-PLAIN = tuple(map(parse, ("RBF", "Matern52")))  # the kernels users have today, with BoTorch's priors: always tried too
-FAMILIES = tuple(map(parse, ("Matern12", "Linear*Matern32", "Matern52*Periodic", "RBF*Cosine")))  # one word for each
-ADDED_WORDS = parse("RBF + Matern52 + Matern12 + RBF*Cosine").words  # with few parameters, and unlike each other
-SEASONS = ("Linear*Periodic", "Matern32*Periodic")  # one that grows, one that drifts
-SERIES = tuple(parse(f"Linear*Linear + {season} + Matern12") for season in SEASONS)
-HETEROSCEDASTIC = parse("Linear*White").words
-MOST = 6  # expressions that all steps together add
+PLAIN = tuple(map(parse, ("RBF", "Matern52")))  # the kernels users have today, with BoTorch's priors
+NO_SIGNAL = parse("White")
+CHANGING_NOISE = parse("Linear*White").words
+
+EffortName = Literal["quick", "normal", "thorough"]
 
 
 @dataclass(frozen=True)
-class Known:
-    """What is known when a step is taken."""
+class Effort:
+    """How much is fitted. Chosen on 216 tables of `kitt bench atlas` at 200 rows and on the UCI tables of pipeline.md, 9."""
 
-    captions: tuple[Expression, ...]
-    columns: int  # of the table
-    evidence: Mapping[Expression, float] = field(default_factory=dict)  # of each kernel fitted so far, as asked for
-    scores: Mapping[Expression, float] = field(default_factory=dict)  # of what the step wanted compared on some rows
-    tried: frozenset[frozenset[Word]] = frozenset()  # sums that were fitted, or could not be
+    verified: int  # captions that are compared on a few hundred rows
+    kept: int  # of them, go on to be fitted
+    changing_noise: bool  # whether they are also fitted with Linear*White
+    warped: int  # of those kept, are also fitted to a transform of the target
+    plain: int  # plain kernels
+    growth: int  # words that may be added, each proposed by the network for what the best kernel leaves
+    growth_rows: int  # from which on words are added
+    thorough_search: bool = False  # whether every fit starts from many draws
+
+
+EFFORTS: Mapping[str, Effort] = {
+    "quick": Effort(verified=1, kept=1, changing_noise=False, warped=1, plain=1, growth=0, growth_rows=0),
+    "normal": Effort(verified=3, kept=1, changing_noise=True, warped=1, plain=2, growth=1, growth_rows=300),
+    "thorough": Effort(
+        verified=3, kept=3, changing_noise=True, warped=2, plain=2, growth=3, growth_rows=0, thorough_search=True
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A kernel to fit, its prior, and whether to the target as it is or to a transform of it."""
+
+    expression: Expression
+    prior: str = "default"
+    warped: bool = False
 
     @property
-    def best(self) -> tuple[Word, ...]:
-        """The words of the best kernel in the order in which they were asked for, from which a longer sum can start."""
-        return max(self.evidence, key=lambda expression: self.evidence[expression]).words
+    def is_plain(self) -> bool:
+        return self.prior != "default"
 
-    def after(self, expression: Expression, evidence: float | None) -> Known:
-        """With the result of one more fit; None, if it failed."""
-        found = {} if evidence is None else {expression: evidence}
-        return replace(self, evidence={**self.evidence, **found}, tried=self.tried | {frozenset(expression)})
+    def __str__(self) -> str:
+        return f"{self.expression}{' of the transformed target' * self.warped}"
 
 
-@dataclass(frozen=True)
-class Step:
-    """One step: what it wants compared, and what it then wants fitted."""
+def candidates(
+    captions: Sequence[Expression], scores: Mapping[Expression, float], effort: Effort
+) -> tuple[Candidate, ...]:
+    """The best captions with and without changing noise, on both scales of the target; plain kernels; no signal at all.
 
-    choose: Callable[[Known], Iterable[tuple[Word, ...]]]
-    compare: Callable[[Known], Iterable[Expression]] = lambda known: ()
-
-    def wanted(self, known: Known) -> list[Expression]:
-        """The expressions to fit, each once and none that was tried."""
-        sums = (tuple(dict.fromkeys(words)) for words in self.choose(known))
-        return [Expression(words) for words in sums if frozenset(words) not in known.tried]
-
-
-def _combination(known: Known) -> Iterable[tuple[Word, ...]]:
-    yield tuple(word for expression in known.captions[:2] for word in expression)
-
-
-def _families(known: Known) -> Iterable[Expression]:
-    return (*FAMILIES, *known.evidence) if known.evidence else ()
+    `scores` are those of the captions on a few hundred rows; what has none keeps the network's order behind the others.
+    """
+    ranked = sorted(captions, key=lambda e: -scores.get(e, float("-inf")))[: effort.kept]
+    signal = [e for e in ranked if e.signal]
+    named = [Candidate(e) for e in signal]
+    if effort.changing_noise:
+        named += [Candidate(e) for e in map(with_changing_noise, signal) if e not in signal]
+    warped = [Candidate(e, warped=True) for e in signal[: effort.warped]]
+    plain = [Candidate(e, prior="botorch") for e in PLAIN[: effort.plain]]
+    return tuple(dict.fromkeys([*named, *warped, *plain, Candidate(NO_SIGNAL)]))
 
 
-def _other_family(known: Known) -> Iterable[tuple[Word, ...]]:
-    if known.evidence:
-        rival = max(FAMILIES, key=lambda family: known.scores[family])
-        if known.scores[rival] > max(known.scores[expression] for expression in known.evidence):
-            yield rival.words
+def with_changing_noise(expression: Expression) -> Expression:
+    """With Linear*White among its words."""
+    return Expression(tuple(dict.fromkeys((*expression, *CHANGING_NOISE))))
 
 
-def _series(known: Known) -> Iterable[tuple[Word, ...]]:
-    if known.evidence and known.columns == 1:
-        yield from (series.words for series in SERIES)
-
-
-def _longer(known: Known) -> list[Expression]:
-    if not known.evidence:
-        return []
-    return [Expression((*known.best, word)) for word in ADDED_WORDS if word not in known.best]
-
-
-def _best_of_longer(known: Known) -> Iterable[tuple[Word, ...]]:
-    if longer := _longer(known):
-        yield max(longer, key=lambda expression: known.scores.get(expression, -math.inf)).words
-
-
-def _with_changing_noise(known: Known) -> Iterable[tuple[Word, ...]]:
-    if known.evidence:
-        yield (*known.best, *HETEROSCEDASTIC)
-
-
-STEPS = (
-    Step(_combination),
-    Step(_other_family, compare=_families),
-    Step(_series),
-    Step(_best_of_longer, compare=_longer),
-    Step(_with_changing_noise),
-)
+def longer(best: Expression, proposed: Sequence[Expression], most: int = 3) -> list[Expression]:
+    """The best kernel with one more word, for each word that the network names for what that kernel leaves."""
+    words: list[Word] = [word for expression in proposed for word in expression if not word.is_noise]
+    new = [word for word in dict.fromkeys(words) if word not in best.words][:most]
+    return [Expression((*best.signal, word, *(w for w in best if w.is_noise))) for word in new]

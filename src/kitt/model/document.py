@@ -1,7 +1,8 @@
 """What a user keeps: fitted kernels with their weights, the table they were fitted to, and the file of both.
 
-The file is JSON, described in `schemas/model-1.json`: kernels as in `fitted`, the treatment of columns, and the rows, from
-which the posteriors are computed again when it is read. Without rows it holds only kernels, to be put on others (`on`).
+The file is JSON, described in `schemas/model-2.json`: kernels, how they are averaged, the treatment of columns, and the
+rows, from which the posteriors are computed again when it is read. Without rows it holds only kernels, to be put on
+others (`on`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from importlib import metadata
 from typing import Any
 
@@ -21,13 +23,15 @@ from numpy.typing import ArrayLike
 from kitt.errors import CheckpointError, InvalidInputError, KittError
 from kitt.files import check_format, check_schema, load_document, read_schema, write_text
 from kitt.fitting.fit import FittedGP
+from kitt.fitting.noise import NoiseModel
 from kitt.language import fitted_kernel
 from kitt.language.fitted_kernel import FittedKernel
-from kitt.model.mixture import Mixture
+from kitt.model.mixture import Component, Mixture, heaviest
+from kitt.model.predictive import Tail
 from kitt.table.dataset import Dataset, Encoding
-from kitt.table.scaling import FloatArray
+from kitt.table.scaling import FloatArray, Warp
 
-FORMAT, VERSION = "kitt-model", 1
+FORMAT, VERSION = "kitt-model", 2
 _FACTS = ("log_prior", "gradient_norm", "evaluations", "seconds", "converged", "warnings")
 _NO_FACTS: dict[str, Any] = {
     "log_prior": 0.0,
@@ -41,10 +45,13 @@ _NO_FACTS: dict[str, Any] = {
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """Kernels, weights and columns; with rows also their mixture, which predicts. Tables are raw, as users have them."""
+    """Kernels, how they are averaged, and columns; with rows also their mixture, which predicts. Tables are raw."""
 
     kernels: tuple[FittedKernel, ...]
-    weights: tuple[float, ...]
+    components: tuple[Component, ...]
+    tail: Tail
+    warps: tuple[Warp, ...]  # of each kernel: the transform of the target that it was fitted to
+    noise_models: tuple[NoiseModel | None, ...]  # of each kernel, where a component uses it
     is_plain: tuple[bool, ...]  # of each kernel: a plain default, not one that the network named
     encoding: Encoding
     rows: Dataset | None = None
@@ -52,9 +59,25 @@ class Model:
 
     @classmethod
     def of(cls, mixture: Mixture, rows: Dataset, is_plain: Sequence[bool] | None = None) -> Model:
-        kernels = tuple(model.fitted_kernel for model in mixture.models)
-        plain = (False,) * len(kernels) if is_plain is None else tuple(is_plain)
-        return cls(kernels, tuple(mixture.weights.tolist()), plain, rows.encoding, rows, mixture)
+        models, used = mixture.models, {c.model for c in mixture.components if c.changing_noise}
+        return cls(
+            kernels=tuple(model.fitted_kernel for model in models),
+            components=mixture.components,
+            tail=mixture.tail,
+            warps=tuple(model.warp for model in models),
+            noise_models=tuple(model.noise_model if k in used else None for k, model in enumerate(models)),
+            is_plain=(False,) * len(models) if is_plain is None else tuple(is_plain),
+            encoding=rows.encoding,
+            rows=rows,
+            fitted_mixture=mixture,
+        )
+
+    @cached_property
+    def weights(self) -> tuple[float, ...]:
+        """Of each kernel among them all; they sum to one."""
+        w = np.zeros(len(self.kernels))
+        np.add.at(w, [c.model for c in self.components], [c.weight for c in self.components])
+        return tuple((w / w.sum()).tolist())
 
     @property
     def mixture(self) -> Mixture:
@@ -66,16 +89,21 @@ class Model:
 
     @property
     def best(self) -> FittedKernel:
-        """The heaviest kernel."""
-        return self.kernels[int(np.argmax(self.weights))]
+        """The heaviest kernel of the target as it is, not of a transform of it."""
+        return self.kernels[heaviest(self.weights, self.warps)]
 
     def on(self, rows: Dataset) -> Model:
         """The same kernels with the same numbers, conditioned on other rows of the same columns."""
         if rows.names != self.encoding.names:
             named, got = ", ".join(self.encoding.names), ", ".join(rows.names)
             raise InvalidInputError(f"expected rows with the columns {named}; got {got}: read them with model.encoding")
-        models = tuple(_conditioned(kernel, rows, None, _NO_FACTS) for kernel in self.kernels)
-        return replace(self, rows=rows, fitted_mixture=Mixture(models, np.array(self.weights)))
+        return self._conditioned(rows, [(None, _NO_FACTS)] * len(self.kernels))
+
+    def _conditioned(self, rows: Dataset, details: Sequence[tuple[Any, Mapping[str, Any]]]) -> Model:
+        """With rows; `details` are the inducing points and the facts of each fit."""
+        parts = zip(self.kernels, self.warps, self.noise_models, details, strict=True)
+        models = tuple(_conditioned(k, rows, warp, noise, *detail) for k, warp, noise, detail in parts)
+        return replace(self, rows=rows, fitted_mixture=Mixture(models, self.components, self.tail))
 
     # prediction
 
@@ -129,45 +157,57 @@ class Model:
     # files
 
     def to_dict(self, rows: bool = True) -> dict[str, Any]:
-        models = self.fitted_mixture.models if self.fitted_mixture else (None,) * len(self.kernels)
-        parts = zip(self.kernels, self.weights, self.is_plain, models, strict=True)
         data = self.rows if rows else None
         return {
             "format": FORMAT,
             "version": VERSION,
-            "written_by": f"kitt {metadata.version('kitt')}",
+            "written_by": f"kitt {metadata.version('kitt-gp')}",
             "encoding": self.encoding.to_dict(),
-            "components": [
-                {
-                    "weight": weight,
-                    "is_plain": plain,
-                    "kernel": kernel.to_dict(),
-                    "inducing": _inducing(model),
-                    "fit": _facts(model),
-                }
-                for kernel, weight, plain, model in parts
-            ],
+            "components": [self._component(k) for k in range(len(self.kernels))],
+            "tail": asdict(self.tail),
             "rows": None if data is None else {"X": data.X.tolist(), "y": data.y.tolist()},
+        }
+
+    def _component(self, k: int) -> dict[str, Any]:
+        """A kernel, and the ways in which it enters the mixture."""
+        model, noise = self.fitted_mixture.models[k] if self.fitted_mixture else None, self.noise_models[k]
+        entries = [c for c in self.components if c.model == k]
+        return {
+            "entries": [{"weight": c.weight, "changing_noise": c.changing_noise, "spread": c.spread} for c in entries],
+            "is_plain": self.is_plain[k],
+            "kernel": self.kernels[k].to_dict(),
+            "target_transform": self.warps[k].to_dict(),
+            "noise_model": None if noise is None else noise.to_dict(),
+            "inducing": _inducing(model),
+            "fit": _facts(model),
         }
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Model:
-        check_format(document, FORMAT, VERSION)
+        document = check_format(document, FORMAT, VERSION, {1: _from_version_1})
         light = {**document, "rows": None} if "rows" in document else document  # rows, many numbers, are checked below
         check_schema(light, FORMAT, schema(), fitted_kernel.schema())
         try:
             parts = document["components"]
-            kernels = tuple(FittedKernel.from_dict(part["kernel"]) for part in parts)
-            encoding = Encoding.from_dict(document["encoding"])
-            if any(kernel.columns != encoding.names for kernel in kernels):
-                raise InvalidInputError(f"its kernels have other columns than its table, {', '.join(encoding.names)}")
-            weights = tuple(float(part["weight"]) for part in parts)
-            model = cls(kernels, weights, tuple(part["is_plain"] for part in parts), encoding)
+            model = cls(
+                kernels=tuple(FittedKernel.from_dict(part["kernel"]) for part in parts),
+                components=tuple(Component(k, **entry) for k, part in enumerate(parts) for entry in part["entries"]),
+                tail=Tail(**document["tail"]),
+                warps=tuple(Warp.from_dict(part["target_transform"]) for part in parts),
+                noise_models=tuple(
+                    None if part["noise_model"] is None else NoiseModel.from_dict(part["noise_model"]) for part in parts
+                ),
+                is_plain=tuple(part["is_plain"] for part in parts),
+                encoding=Encoding.from_dict(document["encoding"]),
+            )
+            if any(kernel.columns != model.encoding.names for kernel in model.kernels):
+                raise InvalidInputError(
+                    f"its kernels have other columns than its table, {', '.join(model.encoding.names)}"
+                )
             if document["rows"] is None:
                 return model
-            rows = _rows(document["rows"], encoding)
-            fits = [_conditioned(k, rows, p["inducing"], p["fit"]) for k, p in zip(kernels, parts, strict=True)]
-            return replace(model, rows=rows, fitted_mixture=Mixture(tuple(fits), np.array(weights)))
+            details = [(part["inducing"], part["fit"]) for part in parts]
+            return model._conditioned(_rows(document["rows"], model.encoding), details)
         except CheckpointError:
             raise
         except (KittError, ValueError, TypeError, OverflowError) as error:
@@ -186,15 +226,37 @@ def load(path: str | os.PathLike[str]) -> Model:
     return load_document(path, FORMAT, Model.from_dict)
 
 
-def _conditioned(kernel: FittedKernel, rows: Dataset, inducing: Any, facts: Mapping[str, Any]) -> FittedGP:
+def _conditioned(
+    kernel: FittedKernel,
+    rows: Dataset,
+    warp: Warp,
+    noise: NoiseModel | None,
+    inducing: Any,
+    facts: Mapping[str, Any],
+) -> FittedGP:
     """The GP of a kernel given rows, as `fit` leaves it: exact, or sparse through inducing points."""
     s = kernel.standardiser
     X = torch.tensor(rows.X if s is None else s.transform_x(rows.X))
-    y = torch.tensor(rows.y if s is None else s.transform_y(rows.y))
+    y = torch.tensor(warp.forward(rows.y if s is None else s.transform_y(rows.y)))
     Z = None if inducing is None else torch.tensor(inducing, dtype=torch.float64)
     norm = math.inf if facts["gradient_norm"] is None else facts["gradient_norm"]
     facts = {**facts, "gradient_norm": norm, "warnings": tuple(facts["warnings"])}
-    return FittedGP(fitted_kernel=kernel, X=X, y=y, inducing=Z, **facts)
+    return FittedGP(fitted_kernel=kernel, X=X, y=y, inducing=Z, warp=warp, stored_noise=noise, **facts)
+
+
+def _from_version_1(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A file of version 1 had one weight for each kernel, and no transform, noise model or tail."""
+    check_schema({**document, "rows": None}, FORMAT, schema(1), fitted_kernel.schema())
+    parts = [
+        {
+            "entries": [{"weight": part["weight"], "changing_noise": False, "spread": 1.0}],
+            "target_transform": None,
+            "noise_model": None,
+            **{key: part[key] for key in ("is_plain", "kernel", "inducing", "fit")},
+        }
+        for part in document["components"]
+    ]
+    return {**document, "version": VERSION, "components": parts, "tail": asdict(Tail())}
 
 
 def _inducing(model: FittedGP | None) -> list[list[float]] | None:
@@ -214,6 +276,6 @@ def _rows(values: Any, encoding: Encoding) -> Dataset:
     return Dataset(X, y, encoding.names, encoding.target, encoding)
 
 
-def schema() -> dict[str, Any]:
-    """The JSON Schema of version 1."""
-    return read_schema("kitt.model", "model-1.json")
+def schema(version: int = VERSION) -> dict[str, Any]:
+    """The JSON Schema of a version of the file."""
+    return read_schema("kitt.model", f"model-{version}.json")

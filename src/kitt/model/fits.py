@@ -1,75 +1,119 @@
-"""The captions and what grows from them, fitted one after the other (paper, Inference, step 5)."""
+"""The captions verified, and the candidates fitted one after the other (paper, Inference, step 5)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from kitt.errors import FitError
 from kitt.fitting.fit import Failure, FittedGP, Fitter
 from kitt.fitting.table import Table
 from kitt.language.grammar import Expression
-from kitt.model.candidates import MOST, PLAIN, STEPS, Known
+from kitt.model.candidates import EFFORTS, Candidate, candidates, longer
 from kitt.model.options import Options
-from kitt.model.weights import evidence
 
 Progress = Callable[[str, float], None]  # what is being done, and the share that is done
+Propose = Callable[[Table], list[Expression]]  # what the network says about a table
+
+THOROUGH_SEARCH: dict[str, Any] = {  # many starts and late stopping: `kitt bench words` on UCI
+    "draws": 150,
+    "starts": 6,
+    "batch_steps": 10,
+    "trials": 3,
+    "sign_changes": 3,
+    "tolerance": 0.01,
+    "patience": 4,
+    "coarse_rows": 300,
+}
 
 
-@dataclass(frozen=True)
+@dataclass
 class Fits:
-    """What was fitted to a table, in this order: captions, what grew from them, plain kernels; and what was not."""
+    """What was fitted to a table, and what was not; and how well each caption did on a few hundred rows."""
 
-    models: tuple[FittedGP, ...]
-    is_plain: tuple[bool, ...]
-    failures: tuple[Failure, ...]
+    models: list[FittedGP] = field(default_factory=list)
+    is_plain: list[bool] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    verified: dict[Expression, float] = field(default_factory=dict)
 
 
-def fit_candidates(table: Table, captions: Sequence[Expression], options: Options, progress: Progress) -> Fits:
-    """The network's captions and what grows from them with our prior, then the plain kernels with BoTorch's."""
-    total = len(captions) + MOST * options.sums + len(PLAIN) * options.plain
-    named, plain = (_fitter(table, prior, options, total) for prior in ("default", "botorch"))
-
-    def fit(fitter: Fitter, expressions: Iterable[Expression]) -> None:
-        for expression in expressions:
-            done = sum(len(f.fitted) + len(f.failures) for f in (named, plain))
-            progress(f"fitting {expression}", done / total)
-            fitter.attempt(expression)
-
-    fit(named, captions)
-    if options.sums:
-        _grow(named, captions, fit)
-    if options.plain:
-        fit(plain, PLAIN)
+def fit_candidates(
+    table: Table, captions: Sequence[Expression], options: Options, progress: Progress, propose: Propose
+) -> Fits:
+    """Verify the captions, fit the candidates that follow, and grow the best kernel where that pays."""
+    effort, fits = EFFORTS[options.effort], Fits()
+    bench = _Fitters(table, options)
+    if effort.verified > 1:
+        for expression in captions[: effort.verified]:
+            progress(f"comparing {expression}", 0.1)
+            fits.verified[expression] = bench.named.coarse_score(expression)
+    chosen = candidates(captions, fits.verified, effort)
+    for i, candidate in enumerate(chosen):
+        progress(f"fitting {candidate}", 0.2 + 0.8 * i / len(chosen))
+        _attempt(bench, candidate, fits)
+    if effort.growth and len(table.y) >= effort.growth_rows:
+        _grow(bench, chosen[0].expression, effort.growth, fits, propose, progress)
     progress("averaging", 1.0)
-    failures = named.failures + plain.failures
-    if not named.fitted + plain.fitted:
-        raise FitError("no kernel could be fitted: " + "; ".join(map(str, failures)))
-    is_plain = (False,) * len(named.fitted) + (True,) * len(plain.fitted)
-    return Fits(tuple(model for _, model in named.fitted + plain.fitted), is_plain, tuple(failures))
+    if not fits.models:
+        raise FitError("no kernel could be fitted: " + "; ".join(map(str, fits.failures)))
+    return fits
 
 
-def _fitter(table: Table, prior: str, options: Options, total: int) -> Fitter:
-    chosen: dict[str, Any] = {"prior": prior, "objective": options.objective, **(options.fit_options or {})}
-    if options.deadline is not None:
-        chosen["deadline"] = options.deadline / total  # each has its share of the time
-    return Fitter(table, random_state=options.random_state, **chosen)
+class _Fitters:
+    """A fitter for each prior and each scale of the target, made when it is first needed; they share what they can."""
+
+    def __init__(self, table: Table, options: Options) -> None:
+        self.table, self.warped_table = table, table.warped() if options.warp else None
+        search = THOROUGH_SEARCH if EFFORTS[options.effort].thorough_search else {}
+        self._settings: dict[str, Any] = {"objective": options.objective, **search, **(options.fit_options or {})}
+        self._seed = options.random_state
+        self.end = math.inf if options.deadline is None else time.monotonic() + options.deadline
+        self.named = self._fitter(table, "default")
+        self.plain = self._fitter(table, "botorch")
+        self.plain.coarse.share_profile(self.named.coarse)
+        self.warped = None if self.warped_table is None else self._fitter(self.warped_table, "default")
+
+    def _fitter(self, table: Table, prior: str) -> Fitter:
+        return Fitter(table, random_state=self._seed, end=self.end, **{"prior": prior, **self._settings})
+
+    def of(self, candidate: Candidate) -> Fitter | None:
+        if candidate.warped:
+            return self.warped
+        return self.plain if candidate.is_plain else self.named
 
 
-def _grow(fitter: Fitter, captions: Sequence[Expression], fit: Callable[[Fitter, Iterable[Expression]], None]) -> None:
-    """Step by step: compare what the step wants compared, then fit what it wants fitted."""
-    known = _known(fitter, Known(tuple(captions), fitter.table.X.shape[1]))
-    for step in STEPS:
-        known = replace(known, scores={e: fitter.coarse_score(e) for e in step.compare(known)})
-        fit(fitter, step.wanted(known))
-        known = _known(fitter, known)
+def _attempt(bench: _Fitters, candidate: Candidate, fits: Fits) -> None:
+    """Fit one candidate; what cannot be fitted, or comes too late, is reported and left out."""
+    fitter = bench.of(candidate)
+    if fitter is None:  # no transform of the target is better than none
+        return
+    if time.monotonic() > bench.end and fits.models:
+        fits.failures.append(Failure(candidate.expression, "the deadline had passed"))
+        return
+    start = bench.named.solution(candidate.expression) if candidate.warped else None
+    before = len(fitter.failures)
+    fitter.attempt(candidate.expression, start)
+    if len(fitter.failures) > before:
+        fits.failures.append(fitter.failures[-1])
+    else:
+        fits.models.append(fitter.fitted[-1][1])
+        fits.is_plain.append(candidate.is_plain)
 
 
-def _known(fitter: Fitter, before: Known) -> Known:
-    """What is known now that the fitter has fitted more."""
-    new = [(asked, evidence(model)) for asked, model in fitter.fitted if asked not in before.evidence]
-    known = before
-    for asked, value in [*new, *((failure.expression, None) for failure in fitter.failures)]:
-        known = known.after(asked, value)
-    return known
+def _grow(bench: _Fitters, best: Expression, words: int, fits: Fits, propose: Propose, progress: Progress) -> None:
+    """Ask the network about what the best kernel leaves; add the word for which a few hundred rows speak most, if any."""
+    score = bench.named.coarse_score(best)
+    for _ in range(words):
+        if time.monotonic() > bench.end or score == -math.inf:
+            return
+        progress(f"asking the network what {best} leaves", 1.0)
+        options = longer(best, propose(bench.named.residual_table(best)))
+        scores = {e: bench.named.coarse_score(e) for e in options}
+        better = max(scores, key=lambda e: scores[e], default=None)
+        if better is None or scores[better] < score:
+            return
+        best, score = better, scores[better]
+        _attempt(bench, Candidate(best), fits)

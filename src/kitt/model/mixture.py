@@ -1,23 +1,40 @@
 """The mixture that weighted GPs make (paper, Inference, step 6).
 
-A mixture is computed on the standardised scale, which its models share, and given back in original units.
+A GP enters a mixture as one or several components: with its own noise or with a noise model that changes from row to row
+(`fitting.noise`), and with its predictive variance as it is or times a factor, so that several together have the peak and
+the tails that the residuals have. A small broad tail keeps any row from being next to impossible. A mixture is computed
+on the scale of the standardised target, which its models share, and given back in original units.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp, ndtr, ndtri
 
 from kitt.errors import InvalidInputError
 from kitt.fitting.fit import FittedGP
-from kitt.table.scaling import FloatArray, Standardiser
+from kitt.model.predictive import NO_TAIL, Predictive, Tail
+from kitt.table.scaling import FloatArray, Standardiser, Warp
 
-_LOG_2PI = math.log(2 * math.pi)
-_BISECTIONS = 60
+
+@dataclass(frozen=True)
+class Component:
+    """One way in which a GP enters a mixture."""
+
+    model: int  # its position
+    weight: float
+    changing_noise: bool = False  # whether variances are multiplied by those of its noise model
+    spread: float = 1.0  # a further factor of the predictive variance
+
+
+def heaviest(weights: Sequence[float] | FloatArray, warps: Sequence[Warp]) -> int:
+    """The position of the heaviest model of the target as it is; of any, if all are of a transform of it."""
+    candidates = [k for k, warp in enumerate(warps) if warp.is_identity] or range(len(warps))
+    return max(candidates, key=lambda k: weights[k])
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,23 +42,32 @@ class Mixture:
     """A weighted average of predictive distributions: several GPs on one table."""
 
     models: tuple[FittedGP, ...]
-    weights: FloatArray
+    components: tuple[Component, ...]
+    tail: Tail = NO_TAIL
 
     def __post_init__(self) -> None:
-        w = np.array(self.weights, np.float64)
         object.__setattr__(self, "models", tuple(self.models))
-        object.__setattr__(self, "weights", w)
-        if (
-            not self.models
-            or w.shape != (len(self.models),)
-            or not (np.isfinite(w) & (w >= 0)).all()
-            or not w.sum() > 0
-        ):
-            raise InvalidInputError(f"expected a non-negative weight for each of {len(self.models)} models, got {w}")
-        object.__setattr__(self, "weights", w / w.sum())
+        w = np.array([c.weight for c in self.components], np.float64)
+        if not self.models or not len(w) or not (np.isfinite(w) & (w >= 0)).all() or not w.sum() > 0:
+            raise InvalidInputError(f"expected models with non-negative weights, got {len(self.models)} and {w}")
+        if not 0 <= self.tail.weight < 1:
+            raise InvalidInputError(f"the weight of the tail must be a number from 0 to 1, got {self.tail.weight}")
+        scale = (1 - self.tail.weight) / w.sum()
+        kept = (
+            Component(c.model, c.weight * scale, c.changing_noise, c.spread) for c in self.components if c.weight > 0
+        )
+        object.__setattr__(self, "components", tuple(kept))
         for model in self.models[1:]:
             if model.fitted_kernel.columns != self.models[0].fitted_kernel.columns or not self._same_scale(model):
                 raise InvalidInputError("the models of a mixture must be fitted on the same rows and columns")
+
+    @classmethod
+    def of(cls, models: Sequence[FittedGP], weights: ArrayLike) -> Mixture:
+        """Each GP once, as it is."""
+        w = np.asarray(weights, np.float64)
+        if w.shape != (len(models),):
+            raise InvalidInputError(f"expected a non-negative weight for each of {len(models)} models, got {w}")
+        return cls(tuple(models), tuple(Component(k, float(weight)) for k, weight in enumerate(w)))
 
     def _same_scale(self, model: FittedGP) -> bool:
         ours, theirs = self._standardiser, model.fitted_kernel.standardiser
@@ -51,21 +77,60 @@ class Mixture:
     def _standardiser(self) -> Standardiser | None:
         return self.models[0].fitted_kernel.standardiser
 
-    @property
-    def _active(self) -> list[tuple[FittedGP, float]]:
-        return [(model, float(w)) for model, w in zip(self.models, self.weights, strict=True) if w > 0]
+    @cached_property
+    def weights(self) -> FloatArray:
+        """Of each model among them all, whatever its components; they sum to one."""
+        w = np.bincount([c.model for c in self.components], [c.weight for c in self.components], len(self.models))
+        return w / w.sum()
 
-    def components(self, X: ArrayLike, noisy: bool = True) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Weights (K,), means and variances (K, M) of the models that count, on the standardised scale."""
-        moments = [model.standardised(X, noisy) for model, _ in self._active]
-        mean, variance = (np.stack(part) for part in zip(*moments, strict=True))
-        return np.array([w for _, w in self._active]), mean, variance
+    @property
+    def best(self) -> int:
+        """The position of the heaviest model of the target as it is, which is the one to explain and to export."""
+        return heaviest(self.weights, [model.warp for model in self.models])
+
+    def predictive(self, X: ArrayLike, noisy: bool = True) -> Predictive:
+        """The distribution at raw inputs (M, D), of observations or of the function alone."""
+        moments = {}
+        for k in sorted({c.model for c in self.components}):
+            Z = self.models[k].inputs(X)
+            moments[k] = (Z.numpy(), *self.models[k].moments(Z))
+        mean = np.stack([moments[c.model][1] for c in self.components])
+        variance = np.stack([self._variance(c, *moments[c.model], noisy=noisy) for c in self.components])
+        weights = np.array([c.weight for c in self.components])
+        tail = self.tail if noisy else NO_TAIL
+        warps = tuple(self.models[c.model].warp for c in self.components)
+        return Predictive(weights if noisy else weights / weights.sum(), mean, np.sqrt(variance), warps, tail)
+
+    def _variance(
+        self, c: Component, Z: FloatArray, mean: FloatArray, latent: FloatArray, total: FloatArray, *, noisy: bool
+    ) -> FloatArray:
+        """Of an observation, or of the function alone: that has no more than an observation has."""
+        factor = np.full(len(mean), c.spread)
+        if c.changing_noise and (noise := self.models[c.model].noise_model) is not None:
+            factor = factor * np.exp(noise.log_factor(Z, mean, total))
+        scaled = factor * total
+        return np.maximum(scaled if noisy else np.minimum(latent, scaled), 1e-300)
+
+    def leave_one_out(self) -> Predictive:
+        """The distribution of each training row given all the others, the parameters as they are."""
+        mean = np.stack([self.models[c.model].loo.mean.numpy() for c in self.components])
+        variance = []
+        for c in self.components:
+            model = self.models[c.model]
+            fitted = model.fitted_noise if c.changing_noise else None
+            variance.append(c.spread * model.loo.variance.numpy() * (1.0 if fitted is None else np.exp(fitted[1])))
+        weights = np.array([c.weight for c in self.components])
+        warps = tuple(self.models[c.model].warp for c in self.components)
+        return Predictive(weights, mean, np.sqrt(np.stack(variance)), warps, self.tail)
+
+    @property
+    def target(self) -> FloatArray:
+        """The standardised target (N,) of the training rows."""
+        return self.models[0].warp.inverse(self.models[0].y.numpy())
 
     def standardised(self, X: ArrayLike, noisy: bool = True) -> tuple[FloatArray, FloatArray]:
         """Mean and variance (M,) on the scale of the standardised target."""
-        w, mean, variance = self.components(X, noisy)
-        centre = w @ mean
-        return centre, w @ (variance + (mean - centre) ** 2)
+        return self.predictive(X, noisy).moments()
 
     def predict(self, X: ArrayLike, noisy: bool = True) -> tuple[FloatArray, FloatArray]:
         """Mean and variance (M,) at raw inputs (M, D), in original units; not `noisy`: of the function alone."""
@@ -73,44 +138,68 @@ class Mixture:
         s = self._standardiser
         return (mean, variance) if s is None else (s.inverse_mean(mean), s.inverse_variance(variance))
 
-    def covariance(self, X: ArrayLike, noisy: bool = True) -> FloatArray:
-        """Joint covariance (M, M) in original units: that within the models and that between them."""
-        means = np.stack([model.predict(X, noisy)[0] for model, _ in self._active])
-        w = np.array([weight for _, weight in self._active])
-        apart = means - w @ means
-        within = sum(weight * model.covariance(X, noisy) for model, weight in self._active)
-        return np.asarray(within + (w[:, None] * apart).T @ apart)
-
     def quantiles(self, X: ArrayLike, levels: ArrayLike, noisy: bool = True) -> FloatArray:
         """(M, Q) values below which an observation falls with probability `levels` (Q,), in original units."""
         q = np.atleast_1d(np.asarray(levels, np.float64))
         if not ((q > 0) & (q < 1)).all():
             raise InvalidInputError(f"levels of quantiles must lie between 0 and 1, got {q.tolist()}")
-        w, mean, variance = self.components(X, noisy)
-        mean, std = mean[..., None], np.sqrt(variance)[..., None]  # (K, M, 1)
-        ends = mean + std * ndtri(q)
-        low, high = ends.min(0), ends.max(0)  # the quantile of a mixture lies between those of its parts
-        for _ in range(_BISECTIONS if len(w) > 1 else 0):
-            middle = 0.5 * (low + high)
-            below = np.tensordot(w, ndtr((middle - mean) / np.maximum(std, 1e-300)), 1) < q
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-        s = self._standardiser
-        return 0.5 * (low + high) if s is None else s.inverse_mean(0.5 * (low + high))
+        u = self.predictive(X, noisy).quantiles(q)
+        return u if self._standardiser is None else self._standardiser.inverse_mean(u)
 
     def log_density(self, X: ArrayLike, y: ArrayLike) -> FloatArray:
         """Log predictive density (M,) of observations y at X, noise included, in original units."""
-        parts = np.stack([model.log_density(X, y) + math.log(w) for model, w in self._active])
-        return logsumexp(parts, axis=0)
+        s = self._standardiser
+        u = np.asarray(y, np.float64) if s is None else s.transform_y(y)
+        return self.predictive(X).log_density(u) + (0.0 if s is None else s.log_density_offset)
+
+    def covariance(self, X: ArrayLike, noisy: bool = True) -> FloatArray:
+        """Joint covariance (M, M) in original units: that of the function within and between the models, and noise.
+
+        Through a transform of the target the covariance of a model is carried by the transform's slope at its mean.
+        """
+        parts = [(k, w, *self._joint(k, X)) for k, w in enumerate(self.weights) if w > 0]
+        centre = sum(w * mean for _, w, mean, _ in parts)
+        total = sum(w * (cov + np.outer(mean - centre, mean - centre)) for _, w, mean, cov in parts)
+        if noisy:
+            noise = self.standardised(X, True)[1] - self.standardised(X, False)[1]
+            total = total + np.diag(np.maximum(noise, 0.0))
+        s = self._standardiser
+        return np.asarray(total) if s is None else s.inverse_variance(total)
+
+    def _joint(self, k: int, X: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        """Mean (M,) and covariance (M, M) of the function of one model, standardised."""
+        model = self.models[k]
+        Z = model.inputs(X)
+        u = model.warp.inverse(model.moments(Z)[0])
+        slope = np.exp(-model.warp.log_slope(u))
+        return u, model.posterior.covariance(Z, False).numpy() * np.outer(slope, slope)
 
     def sample(self, X: ArrayLike, count: int = 1, noisy: bool = True, random_state: int | None = None) -> FloatArray:
-        """Joint draws (count, M): a model is drawn first, then the values at all inputs from it."""
+        """Joint draws (count, M): a model is drawn first, a function from it, then the noise of every row by itself."""
         rng = np.random.default_rng(random_state)
         chosen = rng.choice(len(self.models), size=count, p=self.weights)
-        M = np.shape(X)[0]
-        draws = np.empty((count, M))
+        draws = np.empty((count, np.shape(X)[0]))
         for k in np.unique(chosen):
-            where = chosen == k
-            mean, root = self.models[k].standardised(X, noisy)[0], self.models[k].root_covariance(X, noisy)
-            draws[where] = mean + rng.standard_normal((int(where.sum()), M)) @ root.T
-        s = self._standardiser
-        return draws if s is None else s.inverse_mean(draws)
+            where = np.flatnonzero(chosen == k)
+            draws[where] = self._draws(int(k), X, len(where), noisy, rng)
+        if noisy and self.tail.weight:
+            hit = rng.random(draws.shape) < self.tail.weight
+            draws[hit] = self.tail.scale * rng.standard_t(self.tail.degrees, int(hit.sum()))
+        return draws if self._standardiser is None else self._standardiser.inverse_mean(draws)
+
+    def _draws(self, k: int, X: ArrayLike, count: int, noisy: bool, rng: np.random.Generator) -> FloatArray:
+        """Of one model (count, M), standardised: each row's component is drawn for itself."""
+        model = self.models[k]
+        Z = model.inputs(X)
+        mean, latent, total = model.moments(Z)
+        function = rng.standard_normal((count, len(mean))) @ model.root_covariance(X, False).T
+        own = [c for c in self.components if c.model == k]
+        variance = np.stack([self._variance(c, Z.numpy(), mean, latent, total, noisy=True) for c in own])  # (C, M)
+        share = np.array([c.weight for c in own])
+        pick = rng.choice(len(own), size=function.shape, p=share / share.sum())
+        there = np.take_along_axis(variance, pick, 0)  # (count, M)
+        shrink = np.sqrt(np.minimum(1.0, there / np.maximum(latent, 1e-300)))
+        z = mean + shrink * function
+        if noisy:
+            z = z + np.sqrt(np.maximum(there - latent, 0.0)) * rng.standard_normal(function.shape)
+        return model.warp.inverse(z)

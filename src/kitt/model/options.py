@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, get_args
 
 from kitt.errors import InvalidInputError
+from kitt.model.candidates import EFFORTS
 from kitt.model.weights import Weighting
 
 
@@ -19,17 +20,19 @@ class Options:
     head: str = "decoder"
     search: str = "beam"
     ranking: str = "prudent"
+    effort: str = "normal"  # how much is fitted: quick, normal or thorough
     weights: Weighting = "stacking"
-    sums: bool = True  # also fit sums that grow from the captions
-    plain: bool = True  # also consider plain RBF-ARD and Matern52-ARD
+    warp: bool = True  # also fit a transform of the target, where that looks better
     objective: str = "map"
-    deadline: float | None = None  # seconds for all fits together
+    deadline: float | None = None  # seconds for the whole call
     fit_options: Mapping[str, Any] | None = None  # further fields of `fitting.config.FitConfig`
     random_state: int = 0
 
     def __post_init__(self) -> None:
         if self.weights not in get_args(Weighting):
             raise InvalidInputError(f"weights must be one of {', '.join(get_args(Weighting))}, got '{self.weights}'")
+        if self.effort not in EFFORTS:
+            raise InvalidInputError(f"effort must be one of {', '.join(EFFORTS)}, got '{self.effort}'")
         if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
             raise InvalidInputError(f"k, the number of captions, must be a whole number of at least 1, got {self.k!r}")
         if self.deadline is not None and not self.deadline > 0:

@@ -1,9 +1,9 @@
 """Table -> ranked captions with probabilities (paper, Inference, steps 1 to 4), in a tenth of a second, without fitting.
 
-The network is asked once; classifier ranking, greedy decoding, sampling and beam search all read the same encodings. Three
-rankings (`ranking`): `probability`, as in the paper; `expected-loss`, k captions one of which will probably lose little; and
-`prudent`, the same with a price of improbability and a first caption that is not too improbable, which chose best on real
-tables.
+The network encodes a table once; classifier, greedy decoding, sampling and beam search all read the same encodings. There
+are three rankings: `probability`, as in the paper; `expected-loss`, which chooses k captions such that the best of them
+probably loses little against the best word; and `prudent`, the default, which was best on real tables: the same with a
+penalty on improbable captions, and a first caption that is not too improbable.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class CaptionConfig:
     work: float = 0.7e6  # about what one subset may cost, N² (D + 6): a tenth of a second (`kitt bench latency`)
     min_points: int = 64
     max_points: int = 384  # `kitt bench latency`
-    beam: int = 24  # beginnings kept; no benchmark is on record
+    beam: int = 24  # width of the beam; no benchmark is on record
     samples: int = 60  # as in the paper's code
 
 
@@ -47,11 +47,11 @@ CONFIG = CaptionConfig()
 
 @dataclass(frozen=True)
 class Caption:
-    """An expression, its calibrated probability, and the expected loss in nats a point of choosing it (None: unknown)."""
+    """An expression, its calibrated probability, and what choosing it is expected to cost."""
 
     expression: Expression
     probability: float
-    expected_loss: float | None = None
+    expected_loss: float | None = None  # against the best word, in nats per row; None if the checkpoint has no losses
 
     def __str__(self) -> str:
         return f"{self.expression} ({self.probability:.1%})"
@@ -59,16 +59,39 @@ class Caption:
 
 @dataclass(frozen=True)
 class Captions:
-    """What the network says about a table."""
+    """What the network says about a table; iterating over it gives the captions, best first.
 
-    ranked: tuple[Caption, ...]  # best first, by the chosen ranking
-    words: tuple[float, ...]  # calibrated probability of each of the 34 words, by the classifier
+    Attributes
+    ----------
+    ranked : tuple of Caption
+        The captions, best first, by the ranking that was asked for. Each has an `expression`, a `probability` and an
+        `expected_loss` in nats per row.
+    words : tuple of float
+        The calibrated probability of each of the 34 words, in the order of `kitt.WORDS`.
+    rows_seen : int
+        How many rows the network read; of a large table it reads random subsets.
+    strangeness : float or None
+        How unlike the training data the table is, relative to the 99 % quantile of training data: above 1 is strange.
+    roughness : tuple of float or None
+        The network's guess of each column's inverse lengthscale.
+    noise : float or None
+        The network's guess of the share of noise in the variance of the target.
+
+    Examples
+    --------
+    >>> import numpy as np, kitt
+    >>> x = np.linspace(0, 10, 100)
+    >>> captions = kitt.caption(x[:, None], np.sin(5 * x), k=2)
+    >>> len(captions), captions.best == captions.ranked[0], len(captions.words)
+    (2, True, 34)
+    """
+
+    ranked: tuple[Caption, ...]
+    words: tuple[float, ...]
     rows_seen: int
-    strangeness: (
-        float | None
-    )  # how unlike the prior, relative to the 99 % quantile of its own draws: above 1 is strange
-    roughness: tuple[float, ...] | None  # the network's guess of each column's inverse lengthscale
-    noise: float | None  # and of the share of noise in the variance
+    strangeness: float | None
+    roughness: tuple[float, ...] | None
+    noise: float | None
 
     def __iter__(self) -> Iterator[Caption]:
         return iter(self.ranked)
@@ -78,10 +101,12 @@ class Captions:
 
     @property
     def best(self) -> Caption:
+        """The first caption."""
         return self.ranked[0]
 
     @property
     def is_strange(self) -> bool:
+        """Whether the table is unlike what the network was trained on, so that its captions are less reliable."""
         return self.strangeness is not None and self.strangeness > 1
 
 
@@ -97,7 +122,43 @@ def caption(
     random_state: int = 0,
     config: RankingConfig = RANKING,
 ) -> Captions:
-    """The k best captions of a table (raw units), by the classifier (single words) or the decoder (sums)."""
+    """Ask the network for the kernels of a table, without fitting anything.
+
+    Parameters
+    ----------
+    X : array of shape (N, D)
+        Inputs in raw units; `kitt.Dataset` turns other tables into numbers.
+    y : array of shape (N,)
+        The target in raw units.
+    k : int
+        How many captions to return.
+    model : str or LoadedModel
+        The checkpoint of the network: a bundled name, "default" or "paper", or a file.
+    head : {"decoder", "classifier"}
+        The decoder says sums of up to three words, the classifier single words.
+    search : {"beam", "greedy", "sample"}
+        How the decoder's captions are searched.
+    ranking : {"prudent", "expected-loss", "probability"}
+        How captions are ranked: by probability, as in the paper; so that the best of the k is expected to lose little
+        against the best word; or the latter with a penalty on improbable captions.
+    random_state : int
+        Seed of the subsets of a large table and of sampling.
+    config : RankingConfig
+        The constants of the rankings.
+
+    Returns
+    -------
+    Captions
+
+    Examples
+    --------
+    >>> import numpy as np, kitt
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(100, 2))
+    >>> captions = kitt.caption(X, X @ [2.0, -1.0], head="classifier", ranking="probability")
+    >>> print(captions.best.expression)
+    Linear
+    """
     options = {"head": head, "search": search, "ranking": ranking, "random_state": random_state}
     return caption_tables([(X, y)], k, model=model, config=config, **options)[0]  # type: ignore[arg-type]
 
@@ -135,7 +196,7 @@ def _check_options(k: int, head: str, search: str, ranking: str) -> None:
 
 @dataclass(frozen=True)
 class View:
-    """Encodings of the subsets of one table, and what else the encoder noticed."""
+    """Encodings of the subsets of one table, and the other outputs of the encoder."""
 
     encodings: Tensor  # (S, D, E)
     size: tuple[int, int]  # of the table
@@ -146,7 +207,7 @@ class View:
 
 
 def encode_table(loaded: LoadedModel, X: FloatArray, y: FloatArray, random_state: int) -> View:
-    """Paper, Inference, step 1. A table above the cap is seen through a few subsets of its rows."""
+    """Encode a table (paper, Inference, step 1); of a large table, encode a few random subsets of its rows."""
     X, y = _check_arrays(X, y)
     indices = subsets(X, y, random_state)
     batch = [(X, y)] if indices is None else [(X[i], y[i]) for i in indices]
@@ -176,7 +237,7 @@ def _check_arrays(X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
 
 
 def points_cap(d: int) -> int:
-    """Rows that the network looks at in one pass: flat cost, whatever the number of columns."""
+    """The number of rows that the network reads in one pass, such that the cost does not depend on the number of columns."""
     return int(min(CONFIG.max_points, max(CONFIG.min_points, math.sqrt(CONFIG.work / (d + 6)))))
 
 
@@ -248,7 +309,7 @@ class _Stepper:
         self._temperature = loaded.facts.extra.get("caption_temperature", 1.0)
 
     def __call__(self, prompts: Sequence[tuple[int, ...]]) -> Tensor:
-        """(P, V + 1): words already said and a STOP at the first step are barred, the rest renormalised."""
+        """(P, V + 1): words of the prompt, and STOP at the first step, are excluded; the rest is renormalised."""
         S = len(self._encodings)
         tokens = torch.tensor([(self.config.start, *prompt) for prompt in prompts])
         encodings = self._encodings.repeat(len(prompts), 1, 1)  # (P·S, D, E)
@@ -264,7 +325,7 @@ Sequences = dict[tuple[int, ...], float]  # caption in order -> log-probability
 
 
 def greedy(step: _Stepper, generator: torch.Generator) -> Sequences:
-    """Steps 2 and 3: the most probable word each time."""
+    """Greedy decoding: the most probable next word, again and again (paper, Inference, steps 2 and 3)."""
     words: tuple[int, ...] = ()
     total = 0.0
     while len(words) < step.config.max_words:
@@ -277,7 +338,7 @@ def greedy(step: _Stepper, generator: torch.Generator) -> Sequences:
 
 
 def sample(step: _Stepper, generator: torch.Generator) -> Sequences:
-    """Step 4: greedy and sixty random captions, all grown together."""
+    """The greedy caption and sixty sampled ones, decoded in one batch (paper, Inference, step 4)."""
     found = greedy(step, generator)
     growing: list[tuple[tuple[int, ...], float]] = [((), 0.0)] * CONFIG.samples
     for length in range(1, step.config.max_words + 1):
@@ -299,7 +360,7 @@ def sample(step: _Stepper, generator: torch.Generator) -> Sequences:
 
 
 def beam(step: _Stepper, generator: torch.Generator) -> Sequences:
-    """The most probable captions of every length, by keeping the best few beginnings."""
+    """The most probable captions of every length, by beam search."""
     found: Sequences = {}
     front: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
     for length in range(1, step.config.max_words + 1):
@@ -327,7 +388,7 @@ _SEARCH: dict[str, Callable[[_Stepper, torch.Generator], Sequences]] = {
 
 
 def merge_orders(found: Sequences) -> Sums:
-    """Two orders of one sum are one caption: probabilities added, told in the more probable order."""
+    """Merge captions that are the same sum: add their probabilities, and keep the most probable order."""
     merged: dict[frozenset[int], tuple[tuple[int, ...], float, float]] = {}
     for words, log_p in found.items():
         if math.isfinite(log_p):

@@ -34,7 +34,7 @@ _OLD_NAMES = {"surprises": "loss_residuals"}  # of extra tensors in checkpoints 
 
 
 def code_version() -> str:
-    return metadata.version("kitt")
+    return metadata.version("kitt-gp")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class Checkpoint:
     datasets_seen: int = 0
     training_seconds: float = 0.0
     scores: dict[str, dict[str, float]] = field(default_factory=dict)  # validation set -> measure -> value
-    extra: dict[str, Any] = field(default_factory=dict)  # anything JSON can say: temperatures, notes
+    extra: dict[str, Any] = field(default_factory=dict)  # anything that JSON can express: temperatures, notes
     words: tuple[str, ...] = VOCABULARY
     parameters: int = 0  # of the network; `save` counts them
     code_version: str = field(default_factory=code_version)
@@ -159,7 +159,7 @@ def _load(path: Path) -> LoadedModel:
     weights = {key.removeprefix(_MODEL): value for key, value in stored.items() if key.startswith(_MODEL)}
     extra = {key.removeprefix(_EXTRA): value for key, value in stored.items() if key.startswith(_EXTRA)}
     extra = {_OLD_NAMES.get(key, key): value for key, value in extra.items()}
-    with torch.random.fork_rng(devices=[]):  # fresh weights, about to be overwritten, must not use up randomness
+    with torch.random.fork_rng(devices=[]):  # the initial weights, soon overwritten, use no randomness
         model = network.build(facts.config)
     try:
         model.load_state_dict(weights)

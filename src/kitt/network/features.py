@@ -1,9 +1,9 @@
-"""What a data set shows about its kernel, as a statistician would compute it; tensors in, tensors out.
+"""Statistics of a data set that are informative about its kernel; tensors in, tensors out.
 
-`describe` looks along each column (spectrum, variogram, smoothing error) and at all columns together; `probe` asks how well
-a few Gaussian processes with a given metric explain the data. Both give numbers for each column, equivariant to the order
-of the columns, and for the whole table; neither depends on the order of the rows. With a mask, a padded data set gets the
-same numbers as the data set alone.
+`describe` computes statistics along each column (spectrum, variogram, smoothing error) and of all columns together; `probe`
+measures how well a few Gaussian processes with given lengthscales explain the data.
+Both return numbers for each column, equivariant to the order of the columns, and for the whole table; neither depends
+on the order of the rows. With a mask, a padded data set gets the same numbers as the data set alone.
 
 Shapes: X (B, N, D) and y (B, N) standardised, n_mask (B, N) and d_mask (B, D) ones and zeros (or None).
 """

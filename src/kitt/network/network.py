@@ -182,7 +182,7 @@ class Reading:
 
 
 class StemEncoder(nn.Module):
-    """Statistics of the table instead of attention over points, and a second look with a metric it has guessed.
+    """Encodes statistics of the table instead of its points, and then Gaussian processes with estimated lengthscales.
 
     1. `features.describe` -> blocks over columns (one extra token stands for the whole table).
     2. From these, a guess of each column's roughness and of the noise; `features.probe` tries a few Gaussian processes
@@ -337,7 +337,7 @@ class Decoder(nn.Module):
 
 
 class Captioner(nn.Module):
-    """An encoder, (X, y, n_mask, d_mask) -> encodings (B, D, E), run once a data set, and two heads that read it."""
+    """An encoder, (X, y, n_mask, d_mask) -> encodings (B, D, E), run once per data set, and two heads that read it."""
 
     def __init__(self, encoder: nn.Module, classifier: ClassifierHead, decoder: Decoder) -> None:
         super().__init__()

@@ -29,7 +29,7 @@ class RankingConfig:
     loss_cap: float = 3.0  # nats per row: a larger loss counts as this much; no benchmark is on record
     trust: float = 0.9  # in the network's probabilities; the rest is for unusual tables: `bench costs`, `bench regret`
     improbability_price: float = 0.07  # nats per row, for a factor e of probability: `bench costs`, `bench regret`
-    own_loss_weight: float = 0.2  # of a further caption's own loss beside what it adds: `bench costs`, `bench regret`
+    own_loss_weight: float = 0.2  # weight of a further caption's own loss: `bench costs`, `bench regret`
     min_relative_probability: float = 0.01  # of the first caption, to the most probable's: so that noise is named White
     word_price: float = 0.01  # nats per row that each further word of a sum costs; no benchmark is on record
     min_probability: float = 1e-4  # smaller ones are alike to the regression; no benchmark is on record
@@ -49,7 +49,7 @@ def features(probabilities: Tensor, sizes: Tensor, config: RankingConfig = DEFAU
 def expected_loss(table: Tensor, probabilities: Tensor, sizes: Tensor, config: RankingConfig = DEFAULT) -> Tensor:
     """Expected loss of choosing each word, (..., V), from the probabilities of all of them and (..., 2) rows and columns.
 
-    A word that is probably the truth cannot be expected to lose much, whatever the regression says.
+    The loss of a word that is probably the true one is bounded, whatever the regression predicts.
     """
     regressed = features(probabilities, sizes, config) @ table[:-1].double() + table[-1].double()
     return torch.minimum(regressed, config.loss_cap * (1 - config.trust * probabilities.double()))
@@ -62,14 +62,14 @@ def loss_scenarios(
     tensors: Mapping[str, Tensor],
     config: RankingConfig = DEFAULT,
 ) -> Tensor:
-    """What each caption may lose, (S, C): as much as its best word, for a sum can switch the others off, at a price."""
+    """The loss of each caption in each scenario, (S, C): that of its best word, plus a cost for each further word."""
     expected = expected_loss(tensors["costs"], words, torch.tensor(size), config)
     by_word = expected + tensors["loss_residuals"].double()
     return torch.stack([by_word[:, list(c)].amin(1) + config.word_price * (len(c) - 1) for c in captions], 1)
 
 
 def cover(scenarios: Tensor, k: int, eligible: int, config: RankingConfig = DEFAULT) -> list[int]:
-    """A greedy choice of k captions of which, in most scenarios, one loses little.
+    """Choose k captions greedily, such that in most scenarios at least one of them loses little.
 
     The first is the caption with the smallest mean loss among the `eligible` first ones. Each further one is that which
     most reduces the mean over scenarios of the smallest loss among the chosen captions.

@@ -1,4 +1,4 @@
-"""What KITT found, to be looked at: figures, the HTML report, the local page. Nothing is imported before it is used."""
+"""The HTML report of a suggestion, and its figures. Modules are imported when they are first used."""
 
 from __future__ import annotations
 

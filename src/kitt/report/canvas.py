@@ -1,4 +1,4 @@
-"""Paper, pens and frames of every picture: small SVG text that follows the colours of the page it is put into.
+"""Sizes, colours and axes of all figures: small SVG texts that take on the colours of the page around them.
 
 Ink is `currentColor`, the background is clear, and everything else has one of the colours of Okabe and Ito (2008), which
 colour-blind readers can tell apart. Names from tables are text and nothing else: never markup, never mathematics.
@@ -77,7 +77,7 @@ P = ParamSpec("P")
 
 
 def picture(paint: Callable[P, Figure]) -> Callable[P, Svg]:
-    """Make a function that draws return SVG text. The first line of its docstring is read to those who cannot see."""
+    """Make a function that draws return SVG text. The first line of its docstring is the description for screen readers."""
 
     @wraps(paint)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> Svg:
@@ -93,7 +93,7 @@ def picture(paint: Callable[P, Figure]) -> Callable[P, Svg]:
 
 
 def _clean(text: bytes, title: str) -> str:
-    """What matplotlib wrote without sizes, styles, ids and comments that a page could trip over."""
+    """The SVG text of matplotlib without sizes, styles, ids and comments that conflict with a page."""
     ElementTree.register_namespace("", _NAMESPACE)
     root, prefix = ElementTree.fromstring(text), f"p{zlib.crc32(text):08x}"
     for parent in list(root.iter()):

@@ -12,7 +12,6 @@ from itertools import groupby
 from pathlib import Path
 
 import numpy as np
-from scipy.special import logsumexp, ndtr
 
 from kitt.fitting.fit import FittedGP
 from kitt.language.fitted_kernel import FittedKernel
@@ -24,7 +23,7 @@ from kitt.network.caption import Caption, subsets
 from kitt.table.scaling import FloatArray, Standardiser
 
 _COUNTS = 0.005  # weight from which a model's warnings matter
-_LIBRARIES = ("kitt", "torch", "numpy", "scipy")
+_LIBRARIES = ("kitt-gp", "torch", "numpy", "scipy")
 
 
 # --- the answer -----------------------------------------------------------------------------------------------------------
@@ -38,7 +37,7 @@ class Candidate:
     is_plain: bool
     probability: float | None  # of the network; None: it did not name this one
     weight: float = 0.0
-    gain: float | None = None  # log density of left-out rows over that of the plain kernel, nats a row
+    gain: float | None = None  # log density of left-out rows minus that of the plain kernel, in nats per row
     error: float | None = None  # its standard error
     failure: str = ""
 
@@ -50,7 +49,7 @@ def candidates(suggestion: Suggestion) -> list[Candidate]:
     found = []
     for gp, weight, is_plain in zip(model.mixture.models, model.weights, model.is_plain, strict=True):
         probability = None if is_plain else _probability(said, gp.expression)
-        gain = None if reference is None else _gain(gp.loo.log_density.numpy(), reference)
+        gain = None if reference is None else _gain(gp.loo_log_densities, reference)
         found.append(Candidate(gp.expression, is_plain, probability, weight, *(gain or (None, None))))
     for failure in suggestion.failures:
         probability = _probability(said, failure.expression)
@@ -70,13 +69,13 @@ def plain(suggestion: Suggestion) -> FittedGP | None:
 
 
 def gain_over_plain(suggestion: Suggestion) -> tuple[float, float] | None:
-    """Of the average of all kernels: log density of left-out rows over that of the plain one, and its standard error."""
+    """Log density of left-out rows under the mixture minus that under the plain kernel, with its standard error."""
     reference = plain(suggestion)
     return None if reference is None else _gain(left_out(suggestion).log_density, reference)
 
 
 def _gain(log_density: FloatArray, reference: FittedGP) -> tuple[float, float]:
-    gain = log_density - reference.loo.log_density.numpy()
+    gain = log_density - reference.loo_log_densities
     return float(gain.mean()), float(gain.std() / math.sqrt(len(gain)))
 
 
@@ -133,17 +132,10 @@ class LeftOut:
 
 def left_out(suggestion: Suggestion) -> LeftOut:
     mixture = suggestion.mixture
-    s, w = scale(mixture.models[0].fitted_kernel), mixture.weights[:, None]
-    mean, variance, density = (
-        np.stack([getattr(gp.loo, name).numpy() for gp in mixture.models])
-        for name in ("mean", "variance", "log_density")
-    )
-    y, centre = s.transform_y(suggestion.dataset.y), (w * mean).sum(0)
-    std = np.sqrt((w * (variance + (mean - centre) ** 2)).sum(0))
-    pit = (w * ndtr((y - mean) / np.sqrt(variance))).sum(0)
-    with np.errstate(divide="ignore"):
-        log_density = logsumexp(density + np.log(w), axis=0)
-    return LeftOut(suggestion.dataset.y, s.inverse_mean(centre), std * s.y_scale, pit, np.asarray(log_density))
+    s, left = scale(mixture.models[0].fitted_kernel), mixture.leave_one_out()
+    mean, variance = left.moments()
+    pit, log_density = left.cdf(mixture.target[:, None])[:, 0], left.log_density(mixture.target)
+    return LeftOut(suggestion.dataset.y, s.inverse_mean(mean), np.sqrt(variance) * s.y_scale, pit, log_density)
 
 
 def scale(kernel: FittedKernel) -> Standardiser:
@@ -220,7 +212,7 @@ def seen(suggestion: Suggestion) -> str:
 
 
 def settings(suggestion: Suggestion, seconds: float) -> Iterator[tuple[str, str]]:
-    """Everything needed to do it again; `seconds` were spent on the report."""
+    """Everything that is needed to reproduce the fit; `seconds` is the time that the report took."""
     options = suggestion.options
     versions = ", ".join(f"{library} {metadata.version(library)}" for library in _LIBRARIES)
     yield "versions", f"{versions}, Python {platform.python_version()}"

@@ -1,4 +1,4 @@
-"""What the network looked at, drawn: spectrum, variogram and smoothing error along the columns that matter most."""
+"""Figures of what the network reads: spectrum, variogram and smoothing error along the columns that matter most."""
 
 from __future__ import annotations
 

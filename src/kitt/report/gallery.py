@@ -1,4 +1,4 @@
-"""The fit of a suggestion, drawn: what is evaluated where, and which columns are shown."""
+"""Figures of the fit of a suggestion: where it is evaluated, and which columns are shown."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Gallery:
         grid = self._grid(x)
         low, high = mixture.quantiles(grid[:, None], [0.025, 0.975]).T
         curve = Curve(grid, mixture.predict(grid[:, None])[0], low, high)
-        best = mixture.models[int(np.argmax(mixture.weights))]
+        best = mixture.models[mixture.best]
         left = table.y - best.predict(table.X)[0]
         shares = {part.word: part.share for part in self.explanation.parts}
         parts = []

@@ -50,7 +50,27 @@ def render_report(
 
 
 def write_report(suggestion: Suggestion, path: str | os.PathLike[str], title: str | None = None) -> None:
-    """Write the report; a reader sees the old file or the new one, never half of it."""
+    """Write what was found about a table as one HTML file that needs nothing else.
+
+    Parameters
+    ----------
+    suggestion : Suggestion
+        With a fitted model: `kitt.suggest(..., fit=True)`.
+    path : str or path
+        The file to write, in one step: a reader sees the old file or the new one.
+    title : str, optional
+        What to call the table in the report.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, numpy as np, kitt
+    >>> x = np.linspace(0, 10, 40)
+    >>> suggestion = kitt.suggest(x[:, None], np.sin(x), k=1, fit=True, sums=False, plain=False)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     kitt.write_report(suggestion, pathlib.Path(folder, "report.html"), "a sine")
+    ...     "a sine" in pathlib.Path(folder, "report.html").read_text()
+    True
+    """
     write_text(path, render_report(suggestion, title))
 
 

@@ -65,7 +65,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     app = FastAPI(
         title="KITT",
-        version=version("kitt"),
+        version=version("kitt-gp"),
         summary="Names, fits and explains the Gaussian-process kernel of a table.",
         lifespan=life,
         openapi_url="/api/openapi.json",

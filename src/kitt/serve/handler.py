@@ -75,7 +75,7 @@ class Handler:
         options: dict[str, Any] = {"k": question.k, "model": question.model or self.settings.model}
         if isinstance(question, schemas.FitQuestion):
             deadline = min(question.deadline or self.settings.deadline, self.settings.max_deadline)
-            options |= {"deadline": deadline, "sums": question.sums, "plain": question.plain}
+            options |= {"deadline": deadline, "effort": question.effort}
             options["random_state"] = question.seed
         chosen = Options.of(**options)
         dataset = table.dataset(question.target, question.drop_missing, question.exclude)

@@ -21,8 +21,8 @@ from kitt.serve.settings import Settings
 from kitt.table.dataset import Dataset
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
-_HEARTBEAT = 5.0  # seconds between two words to a listener, at most
-_SWEEP = 0.5  # seconds between two looks for abandoned and expired jobs
+_HEARTBEAT = 5.0  # most seconds between two messages to a listener
+_SWEEP = 0.5  # seconds between two searches for abandoned and expired jobs
 _PRELOADED = ["kitt.suggest", "kitt.explain", "kitt.export", "kitt.report.html", "sklearn.linear_model"]
 
 
@@ -85,7 +85,7 @@ class Job:
 
 
 class Queue:
-    """Jobs by id. All methods run in the event loop; only starting and listening to processes wait in threads."""
+    """Jobs by id. All methods run in the event loop; only starting processes and listening to them block, in threads."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -25,13 +25,12 @@ class Question(BaseModel):
 
 class FitQuestion(Question):
     deadline: float | None = Field(None, gt=0, description="Seconds for all fits together.")
-    sums: bool = Field(True, description="Also fit sums that grow from these kernels.")
-    plain: bool = Field(True, description="Also try plain RBF and Matern52 kernels.")
+    effort: Literal["quick", "normal", "thorough"] = Field("normal", description="How much is fitted.")
     seed: int = Field(0, ge=0, le=2**31 - 1, description="Of everything random.")
 
 
 class Columns(BaseModel):
-    columns: dict[str, list[Cell]] = Field(description="Column name to its values, one a row.")
+    columns: dict[str, list[Cell]] = Field(description="Column name to its values, one per row.")
 
 
 class TableColumn(BaseModel):

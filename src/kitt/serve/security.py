@@ -1,4 +1,4 @@
-"""What stands before every request: who may ask, how much, and which headers every answer has."""
+"""Checks of every request (its origin and its size), and the headers of every answer."""
 
 from __future__ import annotations
 

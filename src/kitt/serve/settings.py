@@ -1,4 +1,4 @@
-"""Every choice of the server, declared once."""
+"""All settings of the server."""
 
 from __future__ import annotations
 

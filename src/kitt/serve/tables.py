@@ -46,7 +46,9 @@ class Table:
 
         lengths = {len(values) for values in columns.values()}
         if len(lengths) != 1:
-            raise InvalidInputError(f"expected columns of one length; got {sorted(lengths) or 'none'}: one value a row")
+            raise InvalidInputError(
+                f"expected columns of one length; got {sorted(lengths) or 'none'}: give one value per row"
+            )
         _check_size(lengths.pop(), len(columns), settings)
         return cls(_shown(name), pd.DataFrame({key: list(values) for key, values in columns.items()}))
 

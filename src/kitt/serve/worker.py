@@ -1,4 +1,4 @@
-"""What runs in a process of its own: the pipeline and the report of one job. Its results are text."""
+"""The process of one job: it runs the pipeline, writes the report, and returns texts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Results:
 
 
 def run(pipe: Connection) -> None:
-    """Work on the task that comes through the pipe, and tell it how far; if nobody holds its other end any more, stop."""
+    """Work on the task that comes through the pipe and report progress to it; stop if its other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the server, which then ends its workers
     try:
         task: Task = pipe.recv()
@@ -80,5 +80,5 @@ def _results(pipe: Connection, task: Task) -> Results:
 
 
 def summarised(suggestion: Suggestion) -> dict[str, Any]:
-    """A suggestion for JSON, where a number that is none is null."""
+    """A suggestion as JSON types; numbers that are not finite become null."""
     return finite(suggestion.to_dict())

@@ -1,4 +1,4 @@
-"""The table: turning its columns into numbers, and the one standardisation.
+"""A table becomes numbers.
 
 file -> `reading.read_table` -> data frame -> `Encoding` (how columns become numbers) -> `Dataset` (X, y) -> `Standardiser`.
 """
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kitt.errors import InvalidInputError
+from kitt.table.frames import as_frame
 from kitt.table.reading import Notes, Source, column_names, default_names, is_nameless, listed, read_table, refusal
 from kitt.table.scaling import FloatArray
 
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-MIN_ROWS = 8  # fewer points say nothing about a kernel
-MAX_LEVELS = 20  # text with more levels is no category
+MIN_ROWS = 8  # with fewer rows nothing is fitted
+MAX_LEVELS = 20  # a text column with more levels is refused
 DATE_FORMATS = (
     "ISO8601",
     *(day + time for day in ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y") for time in ("", " %H:%M", " %H:%M:%S")),
@@ -33,10 +34,39 @@ DATE_FORMATS = (
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A regression table in numbers, and how it became that."""
+    """A regression table in numbers, with the treatment of its columns.
 
-    X: FloatArray  # (N, D), read-only
-    y: FloatArray  # (N,), read-only
+    It is made by `from_arrays`, `from_frame` or `read`.
+
+    Attributes
+    ----------
+    X : array of shape (N, D), read-only
+    y : array of shape (N,), read-only
+    names : tuple of str
+        Names of the columns of X. A text column with three levels has three of them, such as ``colour=red``.
+    target : str
+        Name of the target.
+    encoding : Encoding
+        How each column of the table became numbers; `encoding.encode` does the same with new rows.
+    notes : tuple of str
+        What was done to the table, as sentences for the user.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from kitt import Dataset
+    >>> frame = pd.DataFrame({"size": range(8), "colour": ["red", "blue"] * 4, "price": range(3, 11)})
+    >>> dataset = Dataset.from_frame(frame, target="price")
+    >>> dataset.names
+    ('size', 'colour=red')
+    >>> dataset.X[:2].tolist()
+    [[0.0, 1.0], [1.0, 0.0]]
+    >>> dataset.notes
+    ("column 'colour': text with 2 levels, as 0/1 in colour=red",)
+    """
+
+    X: FloatArray
+    y: FloatArray
     names: tuple[str, ...]
     target: str
     encoding: Encoding
@@ -49,17 +79,21 @@ class Dataset:
             object.__setattr__(self, field, array)
         if self.y.ndim != 1 or self.X.shape != (len(self.y), len(self.names)):
             shapes = f"X of shape {self.X.shape} and y of shape {self.y.shape}"
-            raise refusal(f"shapes (N, {len(self.names)}) and (N,)", shapes, "one row a point, one name a column")
+            raise refusal(
+                f"shapes (N, {len(self.names)}) and (N,)", shapes, "pass one row per point and one name per column"
+            )
         if not (np.isfinite(self.X).all() and np.isfinite(self.y).all()):
             raise refusal("finite numbers in X and y", "missing or infinite ones", "remove those rows")
         _check_unique((*self.names, self.target))
 
     @property
     def n(self) -> int:
+        """Number of rows."""
         return self.X.shape[0]
 
     @property
     def d(self) -> int:
+        """Number of columns of X."""
         return self.X.shape[1]
 
     def rows(self, index: Any) -> Dataset:
@@ -75,13 +109,29 @@ class Dataset:
         target: str = "y",
         drop_missing: bool = False,
     ) -> Dataset:
-        """From X (N, D) and y (N,) or (N, 1); the columns are called x1..xD unless named."""
+        """Make a Dataset from arrays.
+
+        Parameters
+        ----------
+        X : array of shape (N, D)
+        y : array of shape (N,) or (N, 1)
+        names : sequence of str, optional
+            Names of the columns; without them they are called x1, ..., xD.
+        target : str
+            Name of the target.
+        drop_missing : bool
+            Leave out rows with missing values, which otherwise are an error.
+
+        Returns
+        -------
+        Dataset
+        """
         inputs, outputs = _matrix(X), _array(y, "y")
         n, d = inputs.shape
         if outputs.ndim == 2 and outputs.shape[1] == 1:
             outputs = outputs[:, 0]
         if outputs.ndim != 1:
-            raise refusal("y of shape (N,)", f"shape {outputs.shape}", "pass one number a row")
+            raise refusal("y of shape (N,)", f"shape {outputs.shape}", "pass one number per row")
         if len(outputs) != n:
             raise refusal("as many values in y as rows in X", f"{len(outputs)} and {n}", "take both from one table")
         names = default_names(d + 1)[:-1] if names is None else names
@@ -93,15 +143,34 @@ class Dataset:
 
     @classmethod
     def from_frame(
-        cls, df: pd.DataFrame, target: str | None = None, drop_missing: bool = False, exclude: str | Iterable[str] = ()
+        cls, df: Any, target: str | None = None, drop_missing: bool = False, exclude: str | Iterable[str] = ()
     ) -> Dataset:
-        """From a data frame; `target` is the column to predict (default: the last), `exclude` those to ignore."""
-        frame, target = _select(df, target, (exclude,) if isinstance(exclude, str) else tuple(exclude))
+        """Make a Dataset from a data frame.
+
+        Parameters
+        ----------
+        df : data frame of pandas, polars, Arrow, or another library that narwhals knows
+        target : str, optional
+            The column to predict; without it, the last one.
+        drop_missing : bool
+            Leave out rows with missing values, which otherwise are an error.
+        exclude : str or iterable of str
+            Columns to ignore.
+
+        Returns
+        -------
+        Dataset
+        """
+        whole = as_frame(df)
+        if whole is None:
+            remedy = "pass arrays to Dataset.from_arrays, and files to Dataset.read"
+            raise refusal("a data frame of pandas, polars or Arrow", type(df).__name__, remedy)
+        frame, target = _select(whole, target, (exclude,) if isinstance(exclude, str) else tuple(exclude))
         notes: Notes = ()
         incomplete = frame.isna().any(axis=1).to_numpy()
         if drop_missing and incomplete.any():
             frame = frame[~incomplete]
-            notes = (f"dropped {incomplete.sum()} of {len(df)} rows, which had missing values",)
+            notes = (f"dropped {incomplete.sum()} of {len(whole)} rows, which had missing values",)
         _check_complete(frame, "pass drop_missing=True to drop these rows, exclude the columns, or fill the cells in")
         if len(frame) < MIN_ROWS:
             got = ", ".join([str(len(frame)), *notes])
@@ -115,7 +184,20 @@ class Dataset:
     def read(
         cls, source: Source, target: str | None = None, drop_missing: bool = False, exclude: str | Iterable[str] = ()
     ) -> Dataset:
-        """From a file (see `read_table`); the options are those of `from_frame`."""
+        """Make a Dataset from a file.
+
+        Parameters
+        ----------
+        source : str, path or open file
+            CSV or its relatives, or Parquet, gzipped or not; ``"-"`` is standard input. Separator, decimal mark and
+            header are recognised from the content.
+        target, drop_missing, exclude
+            As in `from_frame`.
+
+        Returns
+        -------
+        Dataset
+        """
         frame, notes = read_table(source)
         dataset = cls.from_frame(frame, target, drop_missing, exclude)
         return replace(dataset, notes=notes + dataset.notes)
@@ -125,21 +207,22 @@ class Dataset:
 
 
 def as_dataset(X: Any, y: Any = None, target: str | None = None) -> Dataset:
-    """A Dataset from whatever a user has: arrays, a DataFrame, a file, or a Dataset."""
+    """A Dataset from whatever a user has: arrays, a data frame of any library, a file, or a Dataset."""
     if isinstance(X, Dataset):
         return X
-    if y is not None:
-        names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
-        target = target or str(getattr(y, "name", None) or "y")
-        while names and target in names:
-            target += "_"
-        if names is None:
-            return Dataset.from_arrays(X, y, None, target)
-        return Dataset.from_frame(X.set_axis(names, axis=1).assign(**{target: _column(y, len(X))}), target)
-    if hasattr(X, "columns"):
-        return Dataset.from_frame(X, target)
-    if isinstance(X, str | PathLike) or hasattr(X, "read"):
+    if y is None and (isinstance(X, str | PathLike) or hasattr(X, "read")):
         return Dataset.read(X, target)
+    frame = as_frame(X)
+    if y is not None:
+        target = target or str(getattr(y, "name", None) or "y")
+        if frame is None:
+            return Dataset.from_arrays(X, y, None, target)
+        names = [str(name) for name in frame.columns]
+        while target in names:
+            target += "_"
+        return Dataset.from_frame(frame.set_axis(names, axis=1).assign(**{target: _column(y, len(frame))}), target)
+    if frame is not None:
+        return Dataset.from_frame(frame, target)
     raise InvalidInputError(
         f"expected arrays X and y, or a DataFrame, Dataset or file that holds both; got {type(X).__name__} and no y"
     )
@@ -201,7 +284,7 @@ class Column:
         return column, notes
 
     def encode(self, series: pd.Series) -> tuple[FloatArray, Notes]:
-        """The column's share of X, (N, len(outputs)), with a note on levels never seen before."""
+        """The columns of X that stand for this column, (N, len(outputs)), with a note on levels not seen before."""
         import pandas as pd
 
         if self.kind == "levels":
@@ -240,8 +323,11 @@ class Encoding:
             )
         return encoding, tuple(note for _, notes in learned for note in notes)
 
-    def encode(self, table: pd.DataFrame | ArrayLike) -> tuple[FloatArray, Notes]:
-        """X (N, D) for a raw table, with notes. Columns go by name, or by position where they have none."""
+    def encode(self, table: Any) -> tuple[FloatArray, Notes]:
+        """X (N, D) for a raw table, with notes. Columns go by name, or by position where they have none.
+
+        The table is an array, or a data frame of pandas, polars or Arrow.
+        """
         frame, raw = _frame(table), [column.name for column in self.columns]
         names = raw if is_nameless(frame) and frame.shape[1] == len(raw) else column_names(frame)
         _check_unique(names)
@@ -363,16 +449,17 @@ def _select(df: pd.DataFrame, target: str | None, exclude: Sequence[str]) -> tup
     return df.set_axis(names, axis=1)[kept], target
 
 
-def _frame(table: pd.DataFrame | ArrayLike) -> pd.DataFrame:
+def _frame(table: Any) -> pd.DataFrame:
     import pandas as pd
 
-    return table if isinstance(table, pd.DataFrame) else pd.DataFrame(_matrix(table))
+    frame = as_frame(table)
+    return pd.DataFrame(_matrix(table)) if frame is None else frame
 
 
 def _matrix(values: ArrayLike) -> NDArray[Any]:
     matrix = _array(values, "X")
     if matrix.ndim != 2:
-        remedy = "for a single input column pass X.reshape(-1, 1)" if matrix.ndim == 1 else "pass one row a point"
+        remedy = "for a single input column pass X.reshape(-1, 1)" if matrix.ndim == 1 else "pass one row per point"
         raise refusal("X of shape (N, D), 2-D", f"shape {matrix.shape}", remedy)
     return matrix
 

@@ -1,4 +1,4 @@
-"""A file -> a raw data frame: CSV and its relatives with separator, decimal mark and header told by content, or Parquet."""
+"""A file becomes a raw data frame. Format, separator, decimal mark and header are recognised from the content."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Source = str | os.PathLike[str] | IO[bytes] | IO[str]
-Notes = tuple[str, ...]  # what was done to a table, in words for its owner
+Notes = tuple[str, ...]  # what was done to a table, as sentences for the user
 
 SNIFFED_LINES = 200
-SEPARATORS = (";", "\t", "|", ",", r"\s+")  # of those that fit equally well, the first
+SEPARATORS = (";", "\t", "|", ",", r"\s+")  # if several fit equally well, the first of them is taken
 MISSING = ("", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None")
 
 
 def read_table(source: Source) -> tuple[pd.DataFrame, Notes]:
-    """A raw table, with notes on its reading, from a path, "-" (standard input) or an open file.
+    """Read a raw table from a path, from "-" (standard input) or from an open file; also return notes on how it was read.
 
-    Text with one of `SEPARATORS` and decimal point or comma, or Parquet, gzipped or not: told by content, not by name.
-    A table without header line gives a data frame without column names.
+    The file is text with one of `SEPARATORS` and decimal points or commas, or Parquet, and may be gzipped. Its name does not
+    matter. A table without header line becomes a data frame without column names.
     """
     data, label = _content(source)
     if data.startswith(b"\x1f\x8b"):
@@ -133,7 +133,7 @@ def _is_idle(column: pd.Series) -> bool:
 
 
 def _split(text: str) -> tuple[str, list[list[str]]]:
-    """The separator that cuts most lines into equally many fields, and the first lines so cut."""
+    """The separator that splits most lines into the same number of fields, and the first lines, split."""
     lines = list(islice(io.StringIO(text, newline=""), SNIFFED_LINES))
 
     def cut(separator: str) -> list[list[str]]:

@@ -50,7 +50,7 @@ class Average:
 
 def variants(models: Sequence[FittedGP], log_probabilities: Sequence[float]) -> dict[str, Predictive]:
     """The models under every weighting, and the first alone."""
-    averages = {m: Mixture(tuple(models), weights(models, m, log_probabilities)) for m in get_args(Weighting)}
+    averages = {m: Mixture.of(models, weights(models, m, log_probabilities)) for m in get_args(Weighting)}
     return {"first": models[0], **averages}
 
 
@@ -76,7 +76,7 @@ class PaperKITT:
         chosen = time.perf_counter()
         models, probabilities, failures = self._fit_all(train, said, random_state)
         chance = [math.log(max(p, 1e-12)) for p in probabilities]
-        mixture = Mixture(tuple(models), weights(models, self.weights, chance))
+        mixture = Mixture.of(models, weights(models, self.weights, chance))
         average = Average(mixture, chance)
         details = {**_details(mixture, failures), "captions": {str(c.expression): c.probability for c in said}}
         details["checkpoint"] = _checkpoint(self.model)
@@ -141,7 +141,7 @@ def kitt(captions: str = "network", **options: Any) -> KITT:
 
 
 def _best(mixture: Mixture) -> str:
-    return str(mixture.models[int(mixture.weights.argmax())].expression)
+    return str(mixture.models[mixture.best].expression)
 
 
 def _details(mixture: Mixture, failures: Sequence[Failure]) -> dict[str, Any]:

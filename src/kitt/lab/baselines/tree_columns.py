@@ -186,7 +186,7 @@ class Columns:
     def _guess(self, leaf: Leaf, restart: int, generator: torch.Generator) -> Tensor:
         """Data scales, then random ones around them."""
         spread = torch.randn(KINDS[leaf.kind], generator=generator, dtype=torch.float64) * restart
-        period = math.log(float(self.profile.periods[leaf.column]))
+        period = math.log(float(self.profile.spectrum.periods[leaf.column]))
         centre = {"RBF": [0.5], "RQ": [0.5, 0.0], "Periodic": [0.0, period], "Linear": [0.0]}[leaf.kind]
         return torch.tensor(centre, dtype=torch.float64) + spread
 

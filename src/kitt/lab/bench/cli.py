@@ -29,6 +29,7 @@ from kitt.lab.bench.arguments import (
     Splits,
     Tables,
 )
+from kitt.lab.bench.real_cli import app as real_app
 from kitt.lab.bench.show import (
     chosen,
     console,
@@ -44,6 +45,8 @@ from kitt.lab.bench.show import (
 )
 
 app = typer.Typer(help="Measure KITT and the methods it is compared with.", no_args_is_help=True, add_completion=False)
+
+app.add_typer(real_app)
 
 EXHAUSTIVE_ROWS = 200  # points up to which recovery is compared with fitting all words
 TABLES = "scores, differences, pairs, ranks, strategies, time, weights, targets, recovery, exhaustive, atlas or series."

@@ -72,7 +72,7 @@ def compare(
     limit: float = LIMIT,
 ) -> dict[str, Any]:
     data = split(table.load(), "paper", number).train
-    config = FitConfig(objective="ml", starts=starts, finished=starts)
+    config = FitConfig(objective="ml", starts=starts, trials=starts)
     ours, (models, failures) = _timed(lambda: fit_all(expressions, data, config, random_state=0))
     if failures:
         raise FitError("; ".join(map(str, failures)))

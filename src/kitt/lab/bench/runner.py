@@ -28,8 +28,8 @@ from kitt.errors import InvalidInputError, MissingExtraError
 
 Line = dict[str, Any]  # key, status, result or error, seconds of clock and processor, versions, time
 Report = Callable[[int, int, Line], None]  # cells done, cells in all, the last line
+PACKAGES = ("torch", "numpy", "scipy", "scikit-learn")
 MIXED = "The lines read for this table come from"  # how the warning above a table of several commits begins
-PACKAGES = ("kitt", "torch", "numpy", "scipy", "scikit-learn")
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def identity(key: Mapping[str, Any]) -> str:
 
 @lru_cache
 def versions() -> dict[str, str]:
-    found = {name: metadata.version(name) for name in PACKAGES}
+    found = {"kitt": metadata.version("kitt-gp"), **{name: metadata.version(name) for name in PACKAGES}}
     return {
         **found,
         "python": python_version(),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kitt.errors import InvalidInputError
 from kitt.lab.train.processes import processes
@@ -21,7 +22,7 @@ from kitt.lab.train.runfolder import RunFolder
 from kitt.lab.train.step import Trainer
 from kitt.lab.train.validate import draw_validation, score
 from kitt.network import checkpoint
-from kitt.network.checkpoint import Checkpoint
+from kitt.network.checkpoint import Checkpoint, config_to_dict
 
 _WATCHING = {"validation", "save_seconds", "eval_seconds", "log_seconds"}  # no part of what is learned
 
@@ -145,7 +146,7 @@ class Run:
         facts = Checkpoint(
             name=trainer.config.name,
             config=trainer.config.network,
-            data=trainer.config.describe_data(),
+            data=trainer.config.describe_data(public=True),
             steps=trainer.step,
             datasets_seen=trainer.datasets,
             training_seconds=elapsed,
@@ -166,12 +167,14 @@ def train(
     steps: int | None = None,
     resume: bool = False,
     threads: int | None = None,
+    start_from: str | Path | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Path:
     """Train a network in the folder `out`; returns its checkpoint. The budget counts all parts of a resumed run.
 
     With `resume` a run that `out` holds goes on, with the config and, unless given, the budget it was started with;
-    without one, a new run begins.
+    without one, a new run begins: with fresh weights, or with those of the checkpoint `start_from`, a name or a file, of
+    the same architecture.
     """
     folder, budget = RunFolder(out), TrainingBudget(hours, steps)
     use_threads(threads)
@@ -180,13 +183,28 @@ def train(
         state = folder.earlier_state(resume)
         config, budget = _settle(config, budget, state, folder)
         run = Run(Trainer(config, others), folder, budget, progress)
-        if state is None:
-            run.trainer.measure()
-        else:
+        if state is not None:
             run.restore(state)
+        elif start_from is not None:
+            run.trainer.start_from(_weights(start_from, config))
+        else:
+            run.trainer.measure()
         run.go()
     others.close()
     return folder.checkpoint
+
+
+def _weights(name_or_path: str | Path, config: TrainConfig) -> dict[str, Tensor]:
+    """Of a checkpoint whose network is that of the config, but for the dropout, on which no weight depends."""
+    loaded = checkpoint.load(name_or_path)
+    theirs, ours = (config_to_dict(each) | {"dropout": 0.0} for each in (loaded.facts.config, config.network))
+    if differing := [key for key in sorted(theirs | ours) if theirs.get(key) != ours.get(key)]:
+        settings = ", ".join(f"{key} {theirs.get(key)} instead of {ours.get(key)}" for key in differing)
+        raise InvalidInputError(
+            f"the checkpoint {name_or_path} has another architecture than the preset '{config.name}': {settings}; "
+            "start from another checkpoint, or train with the preset that this one was made with"
+        )
+    return loaded.model.state_dict()
 
 
 def use_threads(threads: int | None) -> None:

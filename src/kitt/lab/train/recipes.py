@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 
 from kitt.errors import InvalidInputError
-from kitt.lab.simulate import DEFAULT_DATA, PAPER_DATA, SimulatorConfig
+from kitt.lab.simulate import DEFAULT_DATA, PAPER_DATA, SimulatorConfig, world_data
 from kitt.network.checkpoint import config_from_dict, config_to_dict
 from kitt.network.network import CaptionerConfig, PaperConfig, StemConfig
 
@@ -156,8 +157,13 @@ class TrainConfig:
     def _simulators(self) -> list[SimulatorConfig]:
         return [data for data, _ in self.data] + [v.data for v in self.validation]
 
-    def describe_data(self) -> tuple[dict[str, Any], ...]:
-        return tuple(_plain(asdict(data) | {"weight": weight}) for data, weight in self.data)
+    def describe_data(self, public: bool = False) -> tuple[dict[str, Any], ...]:
+        """The mixture; in `public`, a folder of tables is called by its name, for its place is nobody's concern."""
+        sources = [
+            (replace(data, tables=Path(data.tables).name) if public and data.tables else data, weight)
+            for data, weight in self.data
+        ]
+        return tuple(_plain(asdict(data) | {"weight": weight}) for data, weight in sources)
 
     def to_dict(self) -> dict[str, Any]:
         return _plain(asdict(self) | {"network": config_to_dict(self.network), "data": self.describe_data()})
@@ -215,13 +221,22 @@ def _paper() -> TrainConfig:
     )
 
 
-def _default() -> TrainConfig:
-    """Ours: captions of the realistic prior and single words of the paper's, tables of all sizes."""
+def _default(tables: str | None = None) -> TrainConfig:
+    """Ours: tables of all sizes. Half of them look like real ones, with inputs of a folder of tables if it is given; the
+    rest are captions of the realistic prior and single words of the paper's."""
+    world, name = world_data(tables), "world" if tables is None else "real"
     return TrainConfig(
         name="default",
         network=StemConfig(),
-        data=((DEFAULT_DATA, 0.6), (PAPER_DATA, 0.4)),
-        sizes=Sizes(batch=(8, 128), work=1.5e6),
+        data=((world, 0.5), (DEFAULT_DATA, 0.15), (PAPER_DATA, 0.35)),
+        sizes=Sizes(n=(16, 800), batch=(4, 128), work=1.5e6),
+        optimiser=Optimiser(lr=5e-4, warmup=500, ema=0.9995),
+        validation=(
+            *VALIDATION,
+            ValidationSet(name=f"{name}-128x6", data=world, count=512, n=128, d=6),
+            ValidationSet(name=f"{name}-60x1", data=world, count=512, n=60, d=1),
+        ),
+        eval_seconds=1800,
     )
 
 
@@ -243,8 +258,12 @@ def _smoke() -> TrainConfig:
 PRESETS: dict[str, Callable[[], TrainConfig]] = {"default": _default, "paper": _paper, "smoke": _smoke}
 
 
-def recipe(name: str) -> TrainConfig:
-    """The training run of a preset."""
+def recipe(name: str, tables: str | Path | None = None) -> TrainConfig:
+    """The training run of a preset; of `default`, with inputs of a folder of tables, if it is given."""
     if name not in PRESETS:
         raise InvalidInputError(f"no training preset is called '{name}'; there are {', '.join(PRESETS)}")
-    return PRESETS[name]()
+    if tables is None:
+        return PRESETS[name]()
+    if name != "default":
+        raise InvalidInputError(f"only the preset default takes inputs of tables, not '{name}'")
+    return _default(str(Path(tables).resolve()))

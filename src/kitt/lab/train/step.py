@@ -104,6 +104,11 @@ class Trainer:
     def draw(self) -> Batch:
         return draw_batch(self.config.data, *self.config.sizes.draw(self.generator), self.generator)
 
+    def start_from(self, weights: dict[str, Tensor]) -> None:
+        """Begin with the weights of a trained network, its normalisers included."""
+        self.model.load_state_dict(weights)
+        self.averaged.load_state_dict(weights)
+
     def measure(self) -> None:
         """Let an encoder see what its statistics look like before it learns."""
         if isinstance(self.model.encoder, StemEncoder):

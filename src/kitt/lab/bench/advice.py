@@ -1,0 +1,127 @@
+"""Who advises best on real tasks: the learned head, cross-validated over tables, and what it is compared with.
+
+*Capture* is the share of what choosing a word can gain over always Matern32 that an adviser gets, a task counting at most
+one nat per row, on tasks where some word gains at least 0.03; *elsewhere* is what its first word loses on the others.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.stats import rankdata
+from torch import Tensor
+
+from kitt.lab.advice import cross_validate, learn_head
+from kitt.lab.examples import LOSS_CAP, Examples, read_examples
+from kitt.language.grammar import WORDS
+from kitt.network.advice import to_tensors
+from kitt.network.checkpoint import LoadedModel, load, save
+from kitt.network.ranking import loss_scenarios, rank
+
+V = len(WORDS)
+WORTHWHILE = 0.03  # nats per row that some word must gain over the reference
+K = 3
+_DRAWS = 20  # of random words
+_INDEX = {str(word): word.index for word in WORDS}
+
+
+def run_advice(
+    corpus: Path, data: Path, model: str, out: Path | None, report: Callable[[int, int], None] | None = None
+) -> list[dict[str, Any]]:
+    """Compare the advisers on the tasks that the corpus holds; with `out`, write the checkpoint with the head in it."""
+    loaded = load(model)
+    examples = read_examples(corpus, data, loaded, corpus / f".examples-{_fingerprint(loaded):08x}.npz", report)
+    if out is not None:
+        head = to_tensors(learn_head(examples))
+        save(out, loaded.model, loaded.facts, tensors=loaded.tensors | head, half=True)
+    return compare(examples, loaded)
+
+
+def _fingerprint(loaded: LoadedModel) -> int:
+    """Tells a network from every other one: what was computed with other weights is of no use."""
+    checksum = 0
+    for value in loaded.model.state_dict().values():
+        checksum = zlib.crc32(value.numpy().tobytes(), checksum)
+    return checksum
+
+
+def compare(examples: Examples, loaded: LoadedModel) -> list[dict[str, Any]]:
+    """A row for each adviser: on all tasks, and on those whose target is the last column of its table."""
+    rows = []
+    for name, chosen, expected in _advisers(examples, loaded):
+        row: dict[str, Any] = {"adviser": name, "tasks": len(examples)}
+        row["Spearman"] = None if expected is None else spearman(expected, examples)
+        for label, mask in (("", np.ones(len(examples), dtype=bool)), (", own target", examples.is_own_target)):
+            first, elsewhere = capture(chosen[:, :, :1], examples, mask)
+            row |= {f"first{label}": first, f"elsewhere{label}": elsewhere}
+            row[f"best of {K}{label}"] = capture(chosen, examples, mask)[0]
+        rows.append(row)
+    return rows
+
+
+def _advisers(examples: Examples, loaded: LoadedModel) -> Iterator[tuple[str, np.ndarray, Tensor | None]]:
+    """Name, choices (draws, T, K) of words, and expected losses (T, V), lower is better."""
+    T = len(examples)
+    advice = cross_validate(examples, K)
+    yield "learned head", advice.chosen.numpy()[None], advice.expected
+    probabilities, sizes = _seen(examples)
+    if "costs" in loaded.tensors:
+        chosen, expected = _current_ranking(probabilities, sizes, loaded)
+        yield "current ranking", chosen[None], expected
+    order = probabilities.argsort(1, descending=True)
+    yield "most probable word", order[:, :K].numpy()[None], -probabilities
+    yield "RBF", np.full((1, T, K), _INDEX["RBF"]), None
+    rng = np.random.default_rng(0)
+    draws = [[rng.permutation(V)[:K] for _ in range(T)] for _ in range(_DRAWS)]
+    yield "random words", np.array(draws), None
+
+
+def _seen(examples: Examples) -> tuple[Tensor, Tensor]:
+    """Probabilities (T, V) of the words and sizes (T, 2) of the tables: the end of the features."""
+    log_p, sizes = examples.features[:, -(V + 8) : -8], examples.features[:, -3:-1]
+    return log_p.double().softmax(1), sizes.exp().round().long()
+
+
+def _current_ranking(probabilities: Tensor, sizes: Tensor, loaded: LoadedModel) -> tuple[np.ndarray, Tensor]:
+    chosen, expected = np.zeros((len(sizes), K), dtype=np.int64), torch.zeros(len(sizes), V)
+    for i, (p, size) in enumerate(zip(probabilities, sizes.tolist(), strict=True)):
+        order = p.argsort(descending=True)
+        scenarios = loss_scenarios([(w,) for w in order.tolist()], p, (size[0], size[1]), loaded.tensors)
+        best = rank(p[order].tolist(), scenarios, "prudent", K)
+        chosen[i] = order[best].numpy()
+        expected[i, order] = scenarios.mean(0).float()
+    return chosen, expected
+
+
+def _gains(examples: Examples) -> np.ndarray:
+    """What each word gains over Matern32, nats per row, capped to either side: (T, V)."""
+    nlpd = examples.nlpd[:, :V].double().numpy()
+    reference = np.nan_to_num(nlpd[:, [_INDEX["Matern32"]]], nan=np.inf)
+    gains = np.clip(reference - nlpd, -LOSS_CAP, LOSS_CAP)
+    return np.nan_to_num(gains, nan=-LOSS_CAP)
+
+
+def capture(chosen: np.ndarray, examples: Examples, mask: np.ndarray) -> tuple[float, float]:
+    """Of the best in hindsight of the chosen words (draws, T, k), the mean over draws: capture and loss elsewhere."""
+    gains = _gains(examples)
+    best, got = gains.max(1), np.mean([np.take_along_axis(gains, one, 1).max(1) for one in chosen], axis=0)
+    there, rest = mask & (best >= WORTHWHILE), mask & (best < WORTHWHILE)
+    possible = best[there].sum()
+    return float(got[there].sum() / possible) if possible else np.nan, float(
+        -got[rest].mean()
+    ) if rest.any() else np.nan
+
+
+def spearman(expected: Tensor, examples: Examples) -> float:
+    """Rank correlation of expected and actual losses over the words, mean over the tasks where both vary."""
+    found = []
+    for said, lost in zip(expected.numpy(), examples.loss[:, :V].numpy(), strict=True):
+        a, b = rankdata(said), rankdata(lost)
+        if a.std() > 0 and b.std() > 0:
+            found.append(np.corrcoef(a, b)[0, 1])
+    return float(np.mean(found)) if found else np.nan

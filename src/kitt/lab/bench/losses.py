@@ -1,0 +1,34 @@
+"""The corpus of losses (`lab.losses`), in parallel: a cell for each seed that the folder lacks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from kitt.lab.bench.datasets import data_directory
+from kitt.lab.bench.runner import Cell, Plan, measured
+from kitt.lab.bench.show import bar, errors
+from kitt.lab.losses import is_done, make_losses
+from kitt.lab.tasks import table_names
+
+
+def run_losses(data: Path | None, out: Path, seeds: Iterable[int], plan: Plan) -> dict[str, Any]:
+    """Make what is missing; says how many tasks there are, were made now, and could not be made."""
+    folder = data_directory(data, "table")
+    table_names(folder)
+    out.mkdir(parents=True, exist_ok=True)
+    cells = [_cell(folder, out, seed) for seed in seeds if not is_done(out, seed)]
+    counts: Counter[str] = Counter()
+    with bar() as report:
+        for done, line in enumerate(measured(cells, plan), 1):
+            report(done, len(cells), line)
+            if line["status"] != "ok":
+                errors.print(f"seed {line['key']['seed']}: {line['error']}", highlight=False)
+            counts["failed" if line["status"] != "ok" else "new" if line["result"]["fits"] else "no task"] += 1
+    return {"tasks": sum(1 for _ in out.glob("*.npz")), **{key: counts[key] for key in ("new", "no task", "failed")}}
+
+
+def _cell(folder: Path, out: Path, seed: int) -> Cell:
+    return Cell({"bench": "losses", "seed": seed}, make_losses, {"data": str(folder), "out": str(out), "seed": seed})

@@ -1,0 +1,62 @@
+"""The commands of `kitt bench` about real tasks: the corpus of losses, advice learned from it, how real simulations look."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kitt.lab.bench.show import plan_of, print_rows
+
+app = typer.Typer(add_completion=False)
+
+Folder = Annotated[Path | None, typer.Option("--data", help="Folder of CSV files; without it, KITT_DATA_DIR.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder of the corpus; what it holds is not made again.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON lines instead of a table.")]
+
+
+@app.command()
+def losses(
+    data: Folder = None,
+    out: Out = Path("losses"),
+    count: Annotated[int, typer.Option(help="Seeds that are tried; about one in five makes no task.", min=1)] = 10_000,
+    first: Annotated[int, typer.Option(help="The first seed.", min=0)] = 0,
+    jobs: Annotated[int, typer.Option(help="Tasks at a time; 0 runs them in this process.", min=0)] = 1,
+) -> None:
+    """Real tasks, made of the columns of tables: what every word and some sums predict there. See `kitt bench advice`."""
+    from kitt.lab.bench.losses import run_losses
+
+    print_rows(
+        [run_losses(data, out, range(first, first + count), plan_of(jobs, "loky", None, False))], False, "losses"
+    )
+
+
+@app.command()
+def advice(
+    corpus: Annotated[
+        Path, typer.Argument(help="Folder of `kitt bench losses`; all tasks that it holds now are used.")
+    ],
+    data: Folder = None,
+    model: Annotated[str, typer.Option(help="Checkpoint whose encodings are used.")] = "default",
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Checkpoint to write: the same, with the head learned from all tasks.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Learn what each kernel loses on real tasks, cross-validated over tables, beside other ways to choose."""
+    from kitt.lab.bench.advice import run_advice
+    from kitt.lab.bench.datasets import data_directory
+
+    print_rows(run_advice(corpus, data_directory(data, "table"), model, out), as_json, "advice on real tasks")
+
+
+@app.command()
+def realism(
+    data: Folder = None, seed: Annotated[int, typer.Option(help="Of everything random.")] = 0, as_json: AsJson = False
+) -> None:
+    """Whether simulated tables can be told from real ones by their statistics: AUC for each simulator."""
+    from kitt.lab.bench.datasets import data_directory
+    from kitt.lab.bench.realism import run_realism
+
+    print_rows(run_realism(data_directory(data, "table"), seed), as_json, "simulated or real? AUC, 0.5 is best")

@@ -1,0 +1,205 @@
+"""What advice is learned from: for each task of the corpus, what the network sees of it and what each kernel loses there.
+
+The loss of an expression is that of the model that users get with it: stacked with its changing noise, two plain kernels
+and a small tail. It is the test NLPD in nats per row, less that of the best expression of the task.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.special import logsumexp
+from scipy.stats import t as student_t
+from torch import Tensor
+
+from kitt.errors import InvalidInputError
+from kitt.files import replacing
+from kitt.lab.losses import LINEAR_WHITE, Record, files
+from kitt.lab.tasks import data_of, read_table
+from kitt.language.grammar import WORDS, parse
+from kitt.network.advice import advice_features
+from kitt.network.caption import encode_table, word_probabilities
+from kitt.network.checkpoint import LoadedModel
+from kitt.table.scaling import FloatArray
+
+LOSS_CAP = 1.0  # nats per row: a larger loss counts as this much
+FOLDS = 5
+_LOG_2PI = np.log(2 * np.pi)
+_PLAIN = ("RBF", "Matern52")
+
+
+@dataclass(frozen=True)
+class DesignConfig:
+    """The model in which an expression is judged (`pipeline.md`: a handful of fits, stacked, with a small tail)."""
+
+    price: float = 1.0  # nats for each parameter, over all rows
+    tail_weight: float = 0.003  # at least, of a Student-t of the target alone
+    tail_degrees: float = 3.0
+    tail_parameters: int = 2
+    min_relative_weight: float = 0.003  # of the largest; components with less are left out
+    iterations: int = 300
+
+
+@dataclass(frozen=True)
+class Examples:
+    """T tasks, F features of each, and C candidate expressions, as many as the longest list of any task."""
+
+    seeds: FloatArray  # (T,)
+    tables: tuple[str, ...]  # (T,) names
+    is_own_target: np.ndarray  # (T,) whether the target is the table's last column
+    features: Tensor  # (T, F) as in `advice_features`
+    multi_hot: (
+        Tensor  # (T, C, V) words of each expression: the 34 words first, then sums; zeros where there are no more
+    )
+    loss: Tensor  # (T, C) nats per row, capped; NaN where there is no expression
+    nlpd: Tensor  # (T, C) as measured
+
+    def __len__(self) -> int:
+        return len(self.tables)
+
+    def folds(self, count: int = FOLDS) -> np.ndarray:
+        """By the name of the table, so that no table is on both sides: (T,)."""
+        return np.array([zlib.crc32(name.encode()) % count for name in self.tables])
+
+
+# --- what an expression loses ----------------------------------------------------------------------------------------
+
+
+def expression_losses(record: Record, config: DesignConfig | None = None) -> tuple[list[tuple[int, ...]], FloatArray]:
+    """Expressions as indices of words, the 34 words first, and the test NLPD of the model with each; NaN: no fit."""
+    config = config or DesignConfig()
+    place = {text: i for i, text in enumerate(record.expressions)}
+    sums = [text for text in record.expressions if "+" in text and str(LINEAR_WHITE) not in text.split(" + ")]
+    texts = [*map(str, WORDS), *sums]
+    left, test, prices = _components(record, config)
+    chosen = np.array([_design(text, place, len(prices) - 1) for text in texts])
+    weights = stacking_weights(_pick(left - prices[:, None], chosen), config)
+    nlpd = -logsumexp(_pick(test, chosen), axis=2, b=weights[:, None, :]).mean(1)
+    return [parse(text).indices for text in texts], np.where(chosen[:, 0] < 0, np.nan, nlpd)
+
+
+def _design(text: str, place: dict[str, int], tail: int) -> list[int]:
+    """The components of an expression's model, -1 for none: itself, with changing noise, the plain kernels, the tail."""
+    own = place.get(text, -1)
+    plain = [-1 if plain == text else place.get(plain, -1) for plain in _PLAIN]
+    return [own, place.get(f"{text} + {LINEAR_WHITE}", -1), *plain, tail]
+
+
+def _components(record: Record, config: DesignConfig) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Log densities of left-out rows (K, N) and test rows (K, M), and prices per row (K,): of all fits, then the tail."""
+
+    def normal(y: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
+        return -0.5 * ((y - mean) ** 2 / variance + np.log(variance) + _LOG_2PI)
+
+    left = normal(record.y, record.loo_mean, record.loo_variance)
+    test = normal(record.test_targets, record.mean, record.variance)
+    tails = [student_t.logpdf(y, config.tail_degrees) for y in (record.y, record.test_targets)]
+    prices = np.append(record.sizes, config.tail_parameters) * config.price / len(record.y)
+    return np.vstack([left, tails[0]]), np.vstack([test, tails[1]]), prices
+
+
+def _pick(values: FloatArray, chosen: np.ndarray) -> FloatArray:
+    """Rows of (K, N) for each design (E, J), minus infinity where there is none: (E, N, J)."""
+    return np.where(chosen[:, None, :] < 0, -np.inf, values[chosen].transpose(0, 2, 1))
+
+
+def stacking_weights(log_density: FloatArray, config: DesignConfig) -> FloatArray:
+    """Weights (E, J) of each design, whose last component is the tail, by expectation maximisation over rows (E, N, J)."""
+    scaled = np.exp(log_density - log_density.max(2, keepdims=True))
+    is_there = np.isfinite(log_density).any(1)
+    w = is_there / is_there.sum(1, keepdims=True)
+    for _ in range(config.iterations):
+        share = w[:, None, :] * scaled
+        new = (share / share.sum(2, keepdims=True)).mean(1)
+        is_settled = np.abs(new - w).max() < 1e-6
+        w = new
+        if is_settled:
+            break
+    tail = np.maximum(w[:, -1:], config.tail_weight)
+    w = np.hstack([w[:, :-1] * (1 - tail) / np.maximum(1 - w[:, -1:], 1e-12), tail])
+    w = np.where(w < config.min_relative_weight * w.max(1, keepdims=True), 0.0, w)
+    return w / w.sum(1, keepdims=True)
+
+
+# --- the examples of a corpus ----------------------------------------------------------------------------------------
+
+
+def read_examples(
+    corpus: Path, data: Path, loaded: LoadedModel, cache: Path, report: Callable[[int, int], None] | None = None
+) -> Examples:
+    """Of all tasks that the corpus holds now. What was computed before with this network is in the file `cache`."""
+    known = _read_cache(cache)
+    paths = files(corpus)
+    missing = [path for path in paths if int(path.stem) not in known]
+    for done, path in enumerate(missing, 1):
+        known[int(path.stem)] = _example(Record.read(path), data, loaded)
+        if report:
+            report(done, len(missing))
+        if done % 500 == 0 or done == len(missing):
+            _write_cache(cache, known)
+    return _together({seed: known[seed] for seed in (int(path.stem) for path in paths)})
+
+
+def _example(record: Record, data: Path, loaded: LoadedModel) -> dict[str, np.ndarray]:
+    given = data_of(data, record.task)
+    with torch.inference_mode():
+        view = encode_table(loaded, given.X, given.y, 0)
+        log_p = word_probabilities(loaded, view).log()
+        if view.roughness is None or view.noise is None:
+            raise InvalidInputError(
+                f"the network '{loaded.facts.name}' guesses no roughness: advice needs one that does"
+            )
+        features = advice_features(view.encodings, log_p, view.size, view.roughness, view.noise)
+    expressions, nlpd = expression_losses(record)
+    multi_hot = np.zeros((len(expressions), len(WORDS)), dtype=np.bool_)
+    for row, words in zip(multi_hot, expressions, strict=True):
+        row[list(words)] = True
+    return {
+        "table": np.array(record.task.table),
+        "own": np.array(record.task.target == read_table(str(data), record.task.table).shape[1] - 1),
+        "features": features.float().numpy(),
+        "multi_hot": multi_hot,
+        "nlpd": nlpd.astype(np.float32),
+    }
+
+
+def _read_cache(path: Path) -> dict[int, dict[str, np.ndarray]]:
+    known: dict[int, dict[str, np.ndarray]] = {}
+    if path.exists():
+        with np.load(path, allow_pickle=False) as file:
+            for key in file.files:
+                seed, name = key.split(".")
+                known.setdefault(int(seed), {})[name] = file[key]
+    return known
+
+
+def _write_cache(path: Path, known: dict[int, dict[str, np.ndarray]]) -> None:
+    arrays: dict[str, Any] = {f"{seed}.{name}": value for seed, parts in known.items() for name, value in parts.items()}
+    with replacing(path) as file:
+        np.savez(file, **arrays)
+
+
+def _together(known: dict[int, dict[str, np.ndarray]]) -> Examples:
+    if not known:
+        raise InvalidInputError("there are no tasks to learn from")
+    longest = max(len(parts["nlpd"]) for parts in known.values())
+    parts = list(known.values())
+    multi_hot = np.stack([np.pad(p["multi_hot"], ((0, longest - len(p["nlpd"])), (0, 0))) for p in parts])
+    nlpd = np.stack([np.pad(p["nlpd"], (0, longest - len(p["nlpd"])), constant_values=np.nan) for p in parts])
+    lost = nlpd - np.nanmin(nlpd, axis=1, keepdims=True)
+    is_unfitted = np.isnan(lost) & multi_hot.any(2)
+    return Examples(
+        np.array(list(known)),
+        tuple(str(p["table"]) for p in parts),
+        np.array([bool(p["own"]) for p in parts]),
+        torch.from_numpy(np.stack([p["features"] for p in parts])).float(),
+        torch.from_numpy(multi_hot).float(),
+        torch.from_numpy(np.where(is_unfitted, LOSS_CAP, np.minimum(lost, LOSS_CAP))).float(),
+        torch.from_numpy(nlpd).float(),
+    )

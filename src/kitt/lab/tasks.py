@@ -1,0 +1,119 @@
+"""Real tasks, thousands of them: any numeric column of a table can be the target, of some rows, given some other columns.
+
+A task is a function of a folder of CSV files and a seed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kitt.errors import InvalidInputError
+from kitt.lab.world import read_numbers
+from kitt.table.scaling import FloatArray, Standardiser
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TaskConfig:
+    """What tasks are like. They are as varied as tables that users bring, and small enough for thousands of fits."""
+
+    own_target: float = 0.35  # share whose target is the table's last column; of the others, any column
+    some_columns: float = 0.5  # share that keep a random number of the other columns; the others keep all of them
+    max_columns: int = 16
+    rows: tuple[int, int] = (50, 260)  # for training, log-uniform; at most two thirds of a table
+    test_rows: int = 120
+    min_levels: int = 10  # distinct values of the target
+    same_rank: float = 0.9995  # correlation of ranks from which a column is the target under another name
+
+
+CONFIG = TaskConfig()
+
+
+@dataclass(frozen=True)
+class Task:
+    """Which numbers of which table."""
+
+    table: str
+    target: int  # its columns, counted from 0
+    columns: Rows
+    train: Rows
+    test: Rows
+
+
+@dataclass(frozen=True)
+class TaskData:
+    """The numbers, standardised by the training rows."""
+
+    X: FloatArray  # (N, D)
+    y: FloatArray  # (N,)
+    test_inputs: FloatArray
+    test_targets: FloatArray
+
+
+def table_names(folder: str | Path) -> list[str]:
+    names = sorted(path.stem for path in Path(folder).glob("*.csv"))
+    if not names:
+        raise InvalidInputError(f"expected CSV files in {folder}, found none")
+    return names
+
+
+@lru_cache(maxsize=512)
+def read_table(folder: str, name: str) -> FloatArray:
+    return read_numbers(Path(folder) / f"{name}.csv")
+
+
+def draw_task(folder: str | Path, seed: int, config: TaskConfig = CONFIG) -> Task | None:
+    """The task of a seed; None if its target has few levels, or a column is the target under another name."""
+    rng = np.random.default_rng(seed)
+    names = table_names(folder)
+    name = names[rng.integers(len(names))]
+    table = read_table(str(folder), name)
+    n, width = table.shape
+    target = width - 1 if rng.random() < config.own_target else int(rng.integers(width))
+    columns = [j for j in range(width) if j != target]
+    if not columns:
+        return None
+    rng.shuffle(columns)
+    if rng.random() < config.some_columns:
+        columns = columns[: int(rng.integers(1, len(columns) + 1))]
+    most = min(config.rows[1], (2 * n) // 3)
+    fewest = min(config.rows[0], most)
+    rows = round(math.exp(rng.uniform(math.log(fewest), math.log(most))))
+    order = rng.permutation(n)
+    train, test = order[:rows], order[rows : rows + config.test_rows]
+    kept = [j for j in columns[: config.max_columns] if _varies(table[train, j])]
+    task = Task(name, target, np.array(kept, dtype=np.int64), train, test)
+    return task if kept and _is_worthwhile(task, table[train], config) else None
+
+
+def _varies(x: FloatArray) -> bool:
+    return bool(x.std() > 1e-12) and len(np.unique(x)) > 1
+
+
+def _is_worthwhile(task: Task, values: FloatArray, config: TaskConfig) -> bool:
+    """Whether the target has levels enough and is no monotone function of a continuous column."""
+    y = values[:, task.target]
+    if len(np.unique(y)) < config.min_levels:
+        return False
+    rank = y.argsort().argsort()
+    for x in values[:, task.columns].T:
+        if len(np.unique(x)) > 0.5 * len(x):
+            correlation = np.corrcoef(rank, x.argsort(kind="stable").argsort())[0, 1]
+            if abs(correlation) > config.same_rank:
+                return False
+    return True
+
+
+def data_of(folder: str | Path, task: Task) -> TaskData:
+    table = read_table(str(folder), task.table)
+    X, y = table[:, task.columns], table[:, task.target]
+    scale = Standardiser.fit(X[task.train], y[task.train])
+    train, test = ((scale.transform_x(X[rows]), scale.transform_y(y[rows])) for rows in (task.train, task.test))
+    return TaskData(*train, *test)

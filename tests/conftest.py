@@ -1,0 +1,30 @@
+"""Which tests are slow: `make test` leaves them out, `make test-all` runs them."""
+
+import pytest
+
+SLOW = {  # more than about 15 seconds each (pytest --durations=40)
+    "lab/test_bench.py": {"test_commands", "test_exhaustive_search_finds_white_noise"},
+    "lab/test_calibrate.py": {
+        "test_a_flexible_word_loses_less_than_a_rigid_one",
+        "test_a_run_is_calibrated_with_costs",
+    },
+    "lab/test_train.py": {"test_two_processes_give_the_weights_of_one"},
+    "test_fuzz.py": {"test_the_regressor_survives_odd_tables"},
+    "test_quality.py": {"test_left_out_rows_are_predicted_better_than_by_a_plain_rbf_kernel"},
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        slow = SLOW.get(item.path.relative_to(__file__.rpartition("/")[0]).as_posix(), set())
+        if getattr(item, "originalname", item.name) in slow:
+            item.add_marker(pytest.mark.slow)
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    """A test in the list that was renamed is an error, not a test that becomes quick."""
+    for name, tests in SLOW.items():
+        if report.nodeid == f"tests/{name}" and report.passed:
+            missing = tests - {getattr(item, "originalname", item.name) for item in report.result}
+            if missing:
+                raise pytest.UsageError(f"tests/conftest.py calls slow what is not in {name}: {', '.join(missing)}")

@@ -1,0 +1,179 @@
+"""Advice learned from losses: stacking, examples, the regression, and measures of who advises best."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize
+from typer.testing import CliRunner
+
+from kitt.cli.main import app
+from kitt.errors import InvalidInputError
+from kitt.lab.advice import cross_validate, learn_head, select
+from kitt.lab.bench.advice import capture, compare, spearman
+from kitt.lab.bench.realism import auc
+from kitt.lab.examples import DesignConfig, Examples, expression_losses, read_examples, stacking_weights
+from kitt.lab.losses import Record, files, make_losses
+from kitt.lab.tasks import Task
+from kitt.language.grammar import WORDS
+from kitt.network.advice import from_tensors
+from kitt.network.checkpoint import load
+
+V = len(WORDS)
+
+
+def some_examples(count: int = 120, signal: float = 1.0) -> Examples:
+    """Tasks of thirty tables in which the first feature says whether the even or the odd words lose."""
+    rng = torch.Generator().manual_seed(0)
+    features = torch.randn(count, 6 + V + 8, generator=rng)
+    parity = torch.where(torch.arange(V) % 2 == 0, 1.0, -1.0)
+    roots = (
+        0.4 + 0.2 * signal * features[:, :1].tanh() * parity + 0.05 * torch.randn(count, V, generator=rng)
+    ).clamp_min(0)
+    words = roots.square()
+    pair = torch.zeros(count, 1, V)
+    pair[:, 0, [0, 1]] = 1
+    loss = torch.cat([words, roots[:, :2].mean(1, keepdim=True).square()], 1)
+    loss = loss - loss.amin(1, keepdim=True)
+    multi_hot = torch.cat([torch.eye(V).expand(count, V, V), pair], 1)
+    names = tuple(f"table{i % 30}" for i in range(count))
+    return Examples(np.arange(count), names, np.arange(count) % 3 == 0, features, multi_hot, loss, loss + 1.0)
+
+
+def a_record() -> Record:
+    """Linear predicts well, RBF as well as the marginal distribution, with an outlier among the test rows."""
+    rng = np.random.default_rng(0)
+    y, test = rng.normal(size=60), rng.normal(size=40)
+    test[0] = 9.0
+    names = ("Linear", "Linear + Linear*White", "RBF", "Matern52", "White", "Linear + RBF")
+    quality = np.array([0.95, 0.9, 0.0, 0.1, 0.0, 0.95])[:, None]
+    variance = np.broadcast_to(1 - quality**2 + 0.01, (6, 60))
+    task = Task("t", 1, np.array([0]), np.arange(60), np.arange(60, 100))
+    size = np.array([3.0, 5, 3, 3, 2, 6])
+    return Record(0, task, names, quality * y, variance, quality * test, variance[:, :40], size, y, test)
+
+
+# --- what an expression loses ---
+
+
+def test_stacking_weights_maximise_the_likelihood() -> None:
+    rng = np.random.default_rng(1)
+    L = rng.normal(size=(1, 80, 3))
+    config = DesignConfig(tail_weight=1e-9, min_relative_weight=0.0, iterations=5000)
+
+    def cost(a: np.ndarray) -> float:
+        w = np.exp(np.append(a, 0.0))
+        return -np.log(np.exp(L[0]) @ (w / w.sum())).sum()
+
+    best = minimize(cost, np.zeros(2)).fun
+    w = stacking_weights(L, config)[0]
+    assert np.isclose(w.sum(), 1)
+    assert -np.log(np.exp(L[0]) @ w).sum() < best + 1e-3
+
+
+def test_a_design_has_a_tail_and_no_missing_component() -> None:
+    L = np.zeros((1, 50, 4))
+    L[0, :, 1] = -np.inf
+    L[0, :, 3] = -20.0
+    w = stacking_weights(L, DesignConfig())[0]
+    assert w[1] == 0
+    assert np.isclose(w[3], 0.003)
+
+
+def test_losses_of_expressions() -> None:
+    expressions, nlpd = expression_losses(a_record())
+    by_name = dict(zip([tuple(e) for e in expressions], nlpd, strict=True))
+    index = {str(word): word.index for word in WORDS}
+    assert len(expressions) == V + 1
+    assert by_name[index["Linear"],] < by_name[index["White"],] - 0.3
+    assert by_name[index["White"],] < 5  # the outlier costs what the tail makes of it, not forty nats
+    assert np.isnan(by_name[index["Cosine"],])
+    assert np.isfinite(by_name[index["Linear"], index["RBF"]])
+
+
+# --- learning ---
+
+
+def test_what_can_be_learned_is_learned_and_left_out_tables_are_left_out() -> None:
+    examples = some_examples()
+    advice = cross_validate(examples)
+    assert spearman(advice.expected, examples) > 0.5
+    first = capture(advice.chosen.numpy()[None, :, :1], examples, np.ones(len(examples), dtype=bool))[0]
+    fixed = capture(np.zeros((1, len(examples), 1), dtype=int), examples, np.ones(len(examples), dtype=bool))[0]
+    assert first > fixed + 0.2
+    assert not advice.sums.isnan().any()
+    folds = examples.folds()
+    assert all(len(set(folds[np.array(examples.tables) == name])) == 1 for name in set(examples.tables))
+
+
+def test_noise_teaches_the_mean() -> None:
+    examples = some_examples(signal=0.0)
+    expected = learn_head(examples)(examples.features, torch.eye(V))
+    assert expected.std(0).max() < 0.05
+
+
+def test_learning_is_deterministic_and_leaves_the_global_generator_alone() -> None:
+    examples = some_examples(60)
+    state = torch.get_rng_state()
+    one, two = learn_head(examples), learn_head(examples)
+    assert torch.equal(torch.get_rng_state(), state)
+    for key, value in one.state_dict().items():
+        assert torch.equal(value, two.state_dict()[key])
+
+
+def test_one_task_teaches_nothing() -> None:
+    with pytest.raises(InvalidInputError, match="at least two tasks"):
+        learn_head(some_examples(1))
+
+
+def test_a_sum_is_placed_between_its_words() -> None:
+    head = learn_head(some_examples())
+    assert abs(float(head.pull)) < 0.3  # the sums of these examples lose what their words lose on average
+    assert abs(float(head.price)) < 0.1
+
+
+def test_capture_counts_hindsight_and_what_is_lost_elsewhere() -> None:
+    reference = next(word.index for word in WORDS if str(word) == "Matern32")
+    examples = select(some_examples(4), np.array([True, True, False, False]))
+    nlpd = torch.full((2, V + 1), 1.0)
+    nlpd[0, 5], nlpd[0, 6] = 0.8, 1.3
+    nlpd[1, 7] = 1.1
+    examples = Examples(**{**vars(examples), "nlpd": nlpd})
+    mask = np.ones(2, dtype=bool)
+    assert capture(np.array([[[5], [7]]]), examples, mask) == pytest.approx((1.0, 0.1))
+    assert capture(np.array([[[reference], [0]]]), examples, mask) == pytest.approx((0.0, 0.0))
+    assert capture(np.array([[[6, 5], [0, 0]]]), examples, mask)[0] == pytest.approx(1.0)
+
+
+# --- with the shipped network, on a small corpus ---
+
+
+def test_from_a_corpus_to_a_checkpoint_with_a_head(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name in "abcd":
+        values = np.cumsum(rng.normal(size=(90, 3)), axis=1)
+        np.savetxt(tmp_path / f"{name}.csv", values, delimiter=",", header="p,q,r", comments="")
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for seed in range(6):
+        make_losses(str(tmp_path), str(corpus), seed)
+    loaded, cache = load("default"), tmp_path / "cache.npz"
+    examples = read_examples(corpus, tmp_path, loaded, cache)
+    assert len(examples) == len(files(corpus))
+    assert (examples.loss[:, :V] >= 0).all()
+    again = read_examples(corpus, tmp_path, loaded, cache, lambda done, total: pytest.fail("all of it is known"))
+    assert torch.equal(again.features, examples.features)
+    assert [row["adviser"] for row in compare(examples, loaded)][:2] == ["learned head", "current ranking"]
+    out = tmp_path / "advised.safetensors"
+    arguments = ["bench", "advice", str(corpus), "--data", str(tmp_path), "--out", str(out)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert from_tensors(load(out).tensors) is not None
+
+
+def test_auc_of_what_can_and_what_cannot_be_told_apart() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(60, 5)), rng.normal(size=(60, 5))
+    assert 0.3 < auc(a, b, "logistic regression") < 0.7
+    assert auc(a, b + 3, "boosted trees") > 0.9

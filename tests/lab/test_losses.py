@@ -1,0 +1,107 @@
+"""The corpus of losses: tasks of real tables, quick fits, one file for each task."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from kitt.cli.main import app
+from kitt.errors import InvalidInputError
+from kitt.lab import losses
+from kitt.lab.tasks import TaskConfig, data_of, draw_task
+from kitt.language.grammar import WORDS, parse
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder, rng = tmp_path_factory.mktemp("tables"), np.random.default_rng(0)
+    for name in ("a", "b"):
+        x = rng.normal(size=(90, 3))
+        y = np.sin(2 * x[:, 0]) + 0.1 * rng.normal(size=90)
+        np.savetxt(folder / f"{name}.csv", np.column_stack([x, y]), delimiter=",", header="p,q,r,y", comments="")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def corpus(tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("losses")
+    for seed in range(2):
+        losses.make_losses(str(tables), str(out), seed)
+    return out
+
+
+def test_a_task_is_a_function_of_its_seed(tables: Path) -> None:
+    seen = set()
+    for seed in range(20):
+        task, again = draw_task(tables, seed), draw_task(tables, seed)
+        assert task is not None
+        assert again is not None
+        assert (task.table, task.target, *task.train) == (again.table, again.target, *again.train)
+        assert task.target not in task.columns
+        assert not set(task.train) & set(task.test)
+        assert 50 <= len(task.train) <= 60
+        data = data_of(tables, task)
+        assert np.allclose(data.X.mean(0), 0)
+        assert np.allclose(data.y.std(), 1)
+        assert data.test_inputs.shape == (len(task.test), len(task.columns))
+        seen.add((task.table, task.target))
+    assert len(seen) > 4
+
+
+def test_a_target_of_few_levels_or_under_another_name_makes_no_task(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(100, 1))
+    np.savetxt(tmp_path / "same.csv", np.hstack([x, np.exp(x)]), delimiter=",", header="x,y", comments="")
+    assert draw_task(tmp_path, 0) is None
+    np.savetxt(tmp_path / "same.csv", np.hstack([x > 0, x > 1]), delimiter=",", header="x,y", comments="")
+    assert draw_task(tmp_path, 0) is None
+
+
+def test_a_folder_without_tables_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="expected CSV files"):
+        draw_task(tmp_path, 0, TaskConfig())
+
+
+def test_a_file_has_every_word_with_changing_noise_and_some_sums(corpus: Path) -> None:
+    record = losses.Record.read(losses.files(corpus)[0])
+    found = set(record.expressions)
+    assert {str(word) for word in WORDS} <= found
+    assert {f"{word} + Linear*White" for word in WORDS if not word.is_noise} <= found
+    sums = [parse(text) for text in found if "+" in text and "Linear*White" not in text]
+    assert sums
+    assert all(len(expression.words) == 2 for expression in sums)
+    F, N, M = len(record.expressions), len(record.y), len(record.test_targets)
+    assert record.loo_mean.shape == record.loo_variance.shape == (F, N)
+    assert record.mean.shape == record.variance.shape == (F, M)
+    assert (record.loo_variance > 0).all()
+    assert np.isfinite(record.mean).all()
+
+
+def test_fits_are_good_and_deterministic(tables: Path, corpus: Path, tmp_path: Path) -> None:
+    losses.make_losses(str(tables), str(tmp_path), 0)
+    one, two = (losses.Record.read(folder / "0.npz") for folder in (corpus, tmp_path))
+    assert np.allclose(one.mean, two.mean, atol=1e-3)
+    assert one.expressions == two.expressions
+    own = [r for r in map(losses.Record.read, losses.files(corpus)) if r.task.target == 3 and 0 in r.task.columns]
+    for record in own:
+        error = record.test_targets - record.mean[record.expressions.index("RBF")]
+        assert (error**2).mean() < 0.5
+
+
+def test_a_foreign_file_is_refused_and_so_is_an_empty_folder(tmp_path: Path) -> None:
+    (tmp_path / "3.npz").write_bytes(b"nothing")
+    with pytest.raises(InvalidInputError, match="not a file of `kitt bench losses`"):
+        losses.Record.read(tmp_path / "3.npz")
+    with pytest.raises(InvalidInputError, match="there are no losses"):
+        losses.files(tmp_path / "elsewhere")
+
+
+def test_the_command_makes_what_is_missing(tables: Path, corpus: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in losses.files(corpus)}
+    arguments = ["bench", "losses", "--data", str(tables), "--out", str(corpus), "--count", "3", "--jobs", "0"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    after = {path: path.stat().st_mtime_ns for path in losses.files(corpus)}
+    assert before.items() <= after.items()
+    assert len(after) == 3
+    assert not list(corpus.glob(".*.tmp"))

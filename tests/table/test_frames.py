@@ -1,0 +1,143 @@
+"""Frames of pandas, polars and Arrow are taken alike: names, order, kinds and missing values survive."""
+
+import datetime as dt
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import kitt
+from kitt.errors import InvalidInputError
+from kitt.table.dataset import Dataset
+from kitt.table.frames import as_frame
+
+N = 24
+DAY = dt.date(2020, 2, 20)
+RNG = np.random.default_rng(0)
+COLUMNS: dict[str, Any] = {
+    "z last": RNG.normal(size=N),
+    "count": RNG.integers(0, 50, N),
+    "colour": [("red", "green", "blue")[i % 3] for i in range(N)],
+    "day": [DAY + dt.timedelta(days=i) for i in range(N)],
+    "moment": [dt.datetime(2020, 3, 1, 12) + dt.timedelta(hours=i) for i in range(N)],
+    "lasted": [dt.timedelta(minutes=i) for i in range(N)],
+    "ok": [i % 2 == 0 for i in range(N)],
+    "digits": [str(i % 3) for i in range(N)],
+    "price": [Decimal(i) / 4 for i in range(N)],
+    "a first": RNG.normal(size=N).astype(np.float32),
+    "y": np.sin(np.arange(N)) + 3,
+}
+
+
+def pandas_frame(columns: dict[str, Any]) -> pd.DataFrame:
+    frame = pd.DataFrame(columns)
+    return frame.assign(digits=frame["digits"].astype("category"), day=pd.to_datetime(frame["day"]))
+
+
+def polars_frame(columns: dict[str, Any]) -> pl.DataFrame:
+    return pl.DataFrame(columns).with_columns(pl.col("digits").cast(pl.Categorical))
+
+
+def arrow_frame(columns: dict[str, Any]) -> pa.Table:
+    table = pa.table({name: pa.array(values) for name, values in columns.items()})
+    place = table.column_names.index("digits")
+    return table.set_column(place, "digits", table["digits"].dictionary_encode())
+
+
+FRAMES: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "polars": polars_frame,
+    "polars, lazy": lambda columns: polars_frame(columns).lazy(),
+    "arrow": arrow_frame,
+}
+libraries = pytest.mark.parametrize("library", FRAMES)
+
+
+@libraries
+def test_a_frame_becomes_the_same_numbers(library: str) -> None:
+    ours, theirs = (Dataset.from_frame(make(COLUMNS)) for make in (pandas_frame, FRAMES[library]))
+    assert theirs.names == ours.names
+    assert ours.names[:3] == ("z last", "count", "colour=blue")
+    assert "digits=1" in ours.names
+    assert theirs.target == ours.target == "y"
+    assert theirs.encoding == ours.encoding
+    assert theirs.notes == ours.notes
+    np.testing.assert_array_equal(theirs.X, ours.X)
+    np.testing.assert_array_equal(theirs.y, ours.y)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_time_zones(zone: str) -> None:
+    start = dt.datetime(2020, 3, 7, 12, tzinfo=ZoneInfo(zone))  # the clocks change the day after
+    moments = [start.astimezone(dt.UTC) + dt.timedelta(hours=12 * i) for i in range(N)]
+    frames = [pd.DataFrame({"t": moments, "y": COLUMNS["y"]})]
+    aware = pl.DataFrame({"t": moments, "y": COLUMNS["y"]}).with_columns(pl.col("t").dt.convert_time_zone(zone))
+    frames += [aware, aware.lazy(), aware.to_arrow()]
+    for frame in frames:
+        np.testing.assert_array_equal(Dataset.from_frame(frame).X[:, 0], np.arange(N) / 2)
+
+
+@libraries
+@pytest.mark.parametrize("name", [name for name in COLUMNS if name != "y"])
+def test_missing_values(library: str, name: str) -> None:
+    values = [None if i == 5 else value for i, value in enumerate(COLUMNS[name])]
+    columns = {**COLUMNS, name: values}
+    with pytest.raises(InvalidInputError, match=rf"1 missing, in {name} \(1\)"):
+        Dataset.from_frame(FRAMES[library](columns))
+    ours, theirs = (Dataset.from_frame(make(columns), drop_missing=True) for make in (pandas_frame, FRAMES[library]))
+    assert (theirs.n, theirs.names, theirs.notes) == (ours.n, ours.names, ours.notes)
+    np.testing.assert_array_equal(theirs.X, ours.X)
+
+
+def test_not_a_number_is_missing_too() -> None:
+    with pytest.raises(InvalidInputError, match=r"1 missing, in a \(1\)"):
+        Dataset.from_frame(pl.DataFrame({"a": [float("nan"), *range(9)], "y": range(10)}))
+    with pytest.raises(InvalidInputError, match=r"10 missing, in a \(10\)"):
+        Dataset.from_frame(pl.DataFrame({"a": [None] * 10, "y": range(10)}))
+
+
+@libraries
+def test_suggestions_and_predictions_are_the_same(library: str) -> None:
+    quick = {"draws": 8, "starts": 1, "max_iterations": 5}
+    options: Any = {"k": 1, "fit": True, "sums": False, "plain": False, "fit_options": quick}
+    make, few = FRAMES[library], {name: values[:4] for name, values in COLUMNS.items() if name != "y"}
+    new = dict(sorted(few.items()))  # columns go by name
+    ours = kitt.suggest(pandas_frame(COLUMNS), **options)
+    for theirs in (
+        kitt.suggest(make(COLUMNS), **options),
+        kitt.suggest(make(COLUMNS), target="y", **options),
+        kitt.suggest(make({k: v for k, v in COLUMNS.items() if k != "y"}), pl.Series("y", COLUMNS["y"]), **options),
+        kitt.suggest(make({k: v for k, v in COLUMNS.items() if k != "y"}), pa.chunked_array([COLUMNS["y"]]), **options),
+    ):
+        assert str(theirs.captions.ranked) == str(ours.captions.ranked)
+        for frame in (make(new), pandas_frame(new)):
+            np.testing.assert_array_equal(theirs.fitted.predict(frame), ours.fitted.predict(pandas_frame(few)))
+
+
+@libraries
+def test_the_regressor_takes_them(library: str) -> None:
+    X = {name: values for name, values in COLUMNS.items() if name != "y"}
+    quick: Any = {"k": 1, "sums": False, "plain": False, "random_state": 0, "fit_options": {"draws": 8, "starts": 1}}
+    ours = kitt.KITTRegressor(**quick).fit(pandas_frame(X), COLUMNS["y"])
+    theirs = kitt.KITTRegressor(**quick).fit(FRAMES[library](X), pl.Series(COLUMNS["y"]))
+    assert list(theirs.feature_names_in_) == list(ours.feature_names_in_) == list(X)
+    np.testing.assert_array_equal(theirs.predict(FRAMES[library](X)), ours.predict(pandas_frame(X)))
+    numbers = {name: X[name] for name in ("z last", "count", "a first")}
+    both = [kitt.KITTRegressor(**quick).fit(make(numbers), COLUMNS["y"]) for make in (pd.DataFrame, pl.DataFrame)]
+    np.testing.assert_array_equal(both[0].predict(pd.DataFrame(numbers)), both[1].predict(pa.table(numbers)))
+    with pytest.raises(ValueError, match="feature names should match"):
+        both[1].predict(pl.DataFrame(numbers)[:, ::-1])
+
+
+def test_what_is_no_frame() -> None:
+    assert as_frame(np.eye(3)) is None
+    assert as_frame([[1, 2]]) is None
+    assert as_frame(pl.Series([1])) is None
+    assert as_frame(object()) is None
+    with pytest.raises(InvalidInputError, match="a data frame of pandas, polars or Arrow; got list"):
+        Dataset.from_frame([[1, 2]])

@@ -1,0 +1,35 @@
+"""Public functions and classes say what they take and return, and their examples run."""
+
+import doctest
+import inspect
+from importlib import import_module
+
+import pytest
+
+import kitt
+
+MODULES = ("errors", "estimator", "table.dataset", "language.grammar", "language.fitted_kernel", "network.caption")
+MODULES += ("explain.decompose", "explain.facts", "report.html", "export")
+PUBLIC = (  # beside these, kitt.__all__ has WORDS, a tuple, and the names of `suggest`, `model` and `fitting`
+    *("KITTRegressor", "explain", "Explanation", "write_report", "Dataset", "caption", "Captions"),
+    *("FittedKernel", "parse", "Expression", "KittError"),
+)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_examples_run(module: str) -> None:
+    result = doctest.testmod(import_module(f"kitt.{module}"))
+    assert result.attempted
+    assert not result.failed
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_names_are_documented(name: str) -> None:
+    thing = getattr(kitt, name)
+    text = inspect.getdoc(thing) or ""
+    assert "Examples\n--------" in text
+    if inspect.isfunction(thing):
+        documented = text.partition("Parameters\n----------")[2]
+        for parameter in inspect.signature(thing).parameters:
+            assert parameter in documented, parameter
+        assert "Returns\n-------" in text or inspect.signature(thing).return_annotation == "None"
