@@ -66,7 +66,7 @@ def atlas(
     if is_series:
         _print_tables([series_grid(lines)], lines)
     else:
-        _print_comparisons(lines, reference, None if against is None else read_lines([against]))
+        _print_comparisons(lines, reference, None if against is None else read_lines([against], reference))
 
 
 def numbers(text: str) -> list[int]:
