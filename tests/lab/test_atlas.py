@@ -304,7 +304,7 @@ def test_a_caption_that_could_not_be_fitted() -> None:
 def test_the_design_of_capture(folder: Path) -> None:
     train, test = atlas.split(atlas.sources(folder)[0], 200, 0)
     words = [capture.parse(text) for text in ("RBF", "Linear*White", "RBF + Linear")]
-    found = capture.judged(train, test, words, capture.CONFIG.quick, 0)
+    found = capture.judged(train, test, words, {}, 0)
     assert list(found["nlpd"]) == list(found["bic"]) == ["RBF", "Linear*White", "RBF + Linear"]
     assert found["nlpd"]["RBF"] < np.log(test.y.std()) + 1.4  # better than a constant
     far = Dataset.from_arrays(test.X, np.where(np.arange(test.n) == 0, 100.0, test.y))
