@@ -25,7 +25,8 @@ from kitt.lab.bench.datasets import Source
 from kitt.lab.bench.regret import VOCABULARY
 from kitt.lab.bench.runner import Cell, Line
 from kitt.lab.bench.tables import Grid
-from kitt.language.grammar import WORDS, Expression, parse
+from kitt.language.grammar import WORDS, Expression
+from kitt.model.candidates import with_changing_noise
 from kitt.model.weights import stacked
 from kitt.network.caption import caption
 from kitt.network.checkpoint import read_facts
@@ -34,7 +35,6 @@ from kitt.table.scaling import FloatArray, Standardiser
 
 ZERO = "Matern32"  # the kernel that everybody could take without looking
 PLAIN = ("RBF", "Matern52")
-CHANGING_NOISE = parse("Linear*White").words[0]
 
 
 @dataclass(frozen=True)
@@ -119,11 +119,6 @@ def judged(
             nlpd[str(expression)] = mixture_nlpd(components, train, test)
             bic[str(expression)] = models[-1].bic
     return {"nlpd": nlpd, "bic": bic, "n_train": train.n, "n_test": test.n, "d": train.d}
-
-
-def with_changing_noise(expression: Expression) -> Expression:
-    """The expression with Linear*White, once."""
-    return Expression(tuple(dict.fromkeys((*expression.words, CHANGING_NOISE))))
 
 
 @dataclass(frozen=True)
