@@ -22,7 +22,7 @@ from kitt.lab.bench import atlas, atlas_data, capture, comparisons, metrics, ser
 from kitt.lab.bench.cli import app
 from kitt.lab.bench.methods import Spec
 from kitt.lab.bench.runner import Line, measure, mixed_commits, read
-from kitt.language.grammar import WORDS
+from kitt.language.grammar import WORDS, parse
 from kitt.table.dataset import Dataset
 
 SHARED = Path(os.environ.get("KITT_DATA_DIR", "../shared/data")) / "atlas"
@@ -303,8 +303,8 @@ def test_a_caption_that_could_not_be_fitted() -> None:
 
 def test_the_design_of_capture(folder: Path) -> None:
     train, test = atlas.split(atlas.sources(folder)[0], 200, 0)
-    words = [capture.parse(text) for text in ("RBF", "Linear*White", "RBF + Linear")]
-    found = capture.judged(train, test, words, capture.CONFIG.quick, 0)
+    words = [parse(text) for text in ("RBF", "Linear*White", "RBF + Linear")]
+    found = capture.judged(train, test, words, {}, 0)
     assert list(found["nlpd"]) == list(found["bic"]) == ["RBF", "Linear*White", "RBF + Linear"]
     assert found["nlpd"]["RBF"] < np.log(test.y.std()) + 1.4  # better than a constant
     far = Dataset.from_arrays(test.X, np.where(np.arange(test.n) == 0, 100.0, test.y))
