@@ -90,6 +90,14 @@ def test_a_skewed_target_has_a_transformed_fit_and_the_best_is_of_the_target() -
     assert all(w.is_identity for w in kitt.suggest(frame, fit=True, warp=False, fit_options=QUICK).fitted.warps)
 
 
+def test_a_transformed_fit_is_called_so() -> None:
+    frame = table(60).assign(y=np.exp(2 * table(60)["y"]))
+    suggestion = kitt.suggest(frame, fit=True, effort="quick", fit_options=QUICK)
+    lines = [line for line in str(suggestion).splitlines() if str(suggestion.fitted.kernels[1].expression) in line]
+    assert sum("transformed target" in line for line in lines) == 1
+    assert len(set(lines)) == len(lines)
+
+
 @pytest.mark.parametrize("factor", [1e-6, 1000.0])
 @pytest.mark.parametrize("skewed", [False, True])
 def test_units_of_the_target_do_not_matter(factor: float, skewed: bool) -> None:

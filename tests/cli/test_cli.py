@@ -200,6 +200,7 @@ def test_fit_for_programs(run, folder, tmp_path) -> None:
         (["suggest", "{}/one.csv", "--ranking", "luck"], "expected-loss"),
         (["fit", "{}/one.csv", "-o", "{}/no/m.json"], "there is no directory"),
         (["fit", "{}/one.csv", "-o", "{}/m.json", "--weights", "x"], "stacking"),
+        (["fit", "{}/one.csv", "-o", "{}/m.json", "--effort", "x"], "quick, normal, thorough"),
         (["predict", "{}/one.csv", "{}/one.csv"], "not a kitt-model file"),
         (["predict", "{}/no.json", "{}/one.csv"], "cannot read"),
         (["explain", "{}/no.json"], "cannot read"),

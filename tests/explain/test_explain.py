@@ -9,7 +9,11 @@ import pytest
 import kitt
 from kitt.explain import Explanation
 from kitt.fitting.fit import FittedGP
+from kitt.fitting.table import Table
 from kitt.formatting import number, percent
+from kitt.model.document import Model
+from kitt.model.mixture import Component, Mixture
+from kitt.model.predictive import Tail
 
 QUICK = {"draws": 20, "starts": 2, "max_iterations": 60}
 
@@ -141,6 +145,37 @@ def test_mixtures_are_compared_with_plain_kernels() -> None:
     assert f"plain {explanation.comparison.plain} kernel" in explanation.text
     assert json.loads(json.dumps(explanation.to_dict()))["text"] == str(explanation)
     assert kitt.explain(suggestion.mixture).expression == explanation.expression
+
+
+@pytest.fixture(scope="module")
+def skewed() -> Model:
+    """A model whose heaviest part is of the logarithm of the target, with a noise model, a spread and a tail."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 4, 100)
+    frame = pd.DataFrame({"x": x, "sales": 100 * np.exp(np.sin(2 * x) + 0.05 * np.exp(0.6 * x) * rng.normal(size=100))})
+    data = kitt.Dataset.from_frame(frame)
+    models = (
+        kitt.fit("RBF", data, random_state=0, **QUICK),
+        kitt.fit("Matern52", Table.of(data).warped(), random_state=0, **QUICK),
+    )
+    parts = (Component(0, 0.1), Component(0, 0.1, changing_noise=True, spread=4.0), Component(1, 0.8))
+    return Model.of(Mixture(models, parts, Tail(0.01)), data)
+
+
+def test_the_kernel_of_the_target_as_it_is_is_explained(skewed: Model) -> None:
+    explanation = kitt.explain(skewed)
+    assert str(explanation.expression) == "RBF"
+    assert explanation.weight == pytest.approx(0.2)
+    assert [(str(e), weight) for e, weight in explanation.others] == [("Matern52", pytest.approx(0.8))]
+    assert explanation.columns[0].column == "x"
+    span = np.ptp(skewed.rows.y)
+    assert 0.01 * span < explanation.noise.level < span  # in units of the target
+
+
+def test_the_best_is_not_called_heaviest_where_a_transform_is(skewed: Model) -> None:
+    text = kitt.explain(skewed).text
+    assert "the heaviest (20 %)" not in text
+    assert "transformed target" in text
 
 
 def test_a_sparse_model_is_explained() -> None:

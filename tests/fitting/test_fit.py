@@ -6,14 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy.integrate import trapezoid
 
 from kitt.errors import InvalidInputError
 from kitt.fitting.ascent import ascend
 from kitt.fitting.config import Budget, FitConfig
-from kitt.fitting.fit import fit, fit_all
+from kitt.fitting.fit import Fitter, fit, fit_all
 from kitt.fitting.objective import Objective
 from kitt.fitting.optimise import CoarseSolutions, mirrored
-from kitt.fitting.starts import FlatPrior
+from kitt.fitting.starts import FlatPrior, Spectrum
 from kitt.fitting.table import Table
 from kitt.gp.exact import Likelihood, Posterior, leave_one_out
 from kitt.gp.sparse import SparsePosterior, choose_inducing
@@ -72,6 +73,65 @@ def test_the_default_search_is_rarely_far_below_a_thorough_one():
         lean, many = (fit("RBF", table, random_state=0, prior="botorch", **options) for options in ({}, thorough))
         missed += many.log_posterior - lean.log_posterior > 3
     assert missed <= 1
+
+
+def test_a_fit_to_a_transformed_target_predicts_the_target():
+    """Density, moments and likelihood are those of the target, whatever was fitted."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (80, 1))
+    data = Dataset.from_arrays(X, 50 * np.exp(np.sin(2 * X[:, 0]) + 0.2 * rng.normal(size=80)))
+    model, new = fit("RBF", Table.of(data).warped(), random_state=0), np.array([[-1.0], [0.5], [1.2]])
+    assert model.warp.kind == "log"
+    y = np.geomspace(1, 1000, 20_001)
+    density = np.exp([model.log_density(np.full((len(y), 1), x), y) for x in new[:, 0]])
+    assert np.allclose(trapezoid(density, y, axis=1), 1, atol=1e-3)
+    mean = trapezoid(density * y, y, axis=1)
+    assert np.allclose(model.predict(new)[0], mean, rtol=0.02)
+    assert np.allclose(model.predict(new)[1], trapezoid(density * y**2, y, axis=1) - mean**2, rtol=0.2)
+    assert (model.predict(new, noisy=False)[1] < model.predict(new)[1]).all()
+    assert model.loo_log_density > fit("RBF", data, random_state=0).loo_log_density + 5
+
+
+def test_a_fit_from_given_parameters_needs_no_search():
+    dataset, *_ = drawn("RBF + Linear", n=80)
+    fitter = Fitter(dataset, random_state=0)
+    searched = fitter.fit("RBF + Linear")
+    again = fitter.fit("RBF + Linear", fitter.solution(parse("RBF + Linear")))
+    assert fitter.solution(parse("Matern12")) is None
+    assert again.evaluations < searched.evaluations
+    assert again.log_posterior == pytest.approx(searched.log_posterior, abs=0.1)
+
+
+def test_the_coarse_score_prefers_what_made_the_table():
+    dataset, *_ = drawn("RBF", n=200)
+    fitter = Fitter(dataset, random_state=0)
+    scores = {text: fitter.coarse_score(text) for text in ("RBF", "Matern12", "Linear", "White")}
+    assert max(scores, key=scores.get) == "RBF"
+    assert scores["White"] < scores["RBF"] - 20
+    assert scores["RBF"] == fitter.coarse_score("RBF")
+
+
+def test_what_a_kernel_leaves_is_without_what_it_explains():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (150, 2))
+    fitter = Fitter(Dataset.from_arrays(X, 3 * X[:, 1] + np.sin(3 * X[:, 0]) + 0.05 * rng.normal(size=150)))
+    fitter.coarse_score("Linear")
+    rest = fitter.residual_table(parse("Linear"))
+    assert abs(np.corrcoef(rest.X[:, 1], rest.y)[0, 1]) < 0.1
+    assert np.corrcoef(np.sin(3 * X[:, 0]), rest.y)[0, 1] > 0.8
+
+
+def test_a_spectrum_shows_periods_and_waves():
+    rng = np.random.default_rng(0)
+    X = torch.tensor(rng.uniform(-2, 2, (200, 2)))
+    y = torch.sin(2 * math.pi * X[:, 1] / 0.8) + 0.02 * X[:, 0]
+    shown = Spectrum(X, y, torch.full((2,), 0.05, dtype=torch.float64), torch.Generator().manual_seed(0))
+    assert shown.strongest == 1
+    assert float(shown.periods[1]) == pytest.approx(0.8, rel=0.02)
+    tilted = torch.cos(2 * math.pi * (X @ torch.tensor([0.5, -0.4], dtype=torch.float64)))
+    shown = Spectrum(X, tilted, torch.full((2,), 0.05, dtype=torch.float64), torch.Generator().manual_seed(0))
+    wave = shown.waves[0] * shown.waves[0].sign()[0]
+    assert torch.allclose(wave, torch.tensor([0.5, -0.4], dtype=torch.float64), atol=0.01)
 
 
 def test_the_prior_pulls():

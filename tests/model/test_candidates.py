@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kitt.errors import FitError, KittError
 from kitt.fitting.fit import Fitter
-from kitt.fitting.optimise import CoarseSolutions
+from kitt.fitting.objective import Objective
 from kitt.fitting.table import Table
 from kitt.language.grammar import WORDS, Expression, parse
 from kitt.model.candidates import EFFORTS, NO_SIGNAL, PLAIN, Candidate, candidates, longer, with_changing_noise
@@ -172,14 +172,14 @@ def test_what_comes_after_the_deadline_is_reported() -> None:
 
 def test_a_failure_while_comparing_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     """The captions cannot be fitted; the plain kernels can."""
-    solutions = CoarseSolutions.solutions
+    begin = Objective.__init__
 
-    def fails(self: CoarseSolutions, words, budget):
-        if any(str(word) == "Periodic" for word in words):
+    def fails(self: Objective, expression: Expression, *rest) -> None:
+        if any(str(word) == "Periodic" for word in expression):
             raise FitError("it is a test")
-        return solutions(self, words, budget)
+        begin(self, expression, *rest)
 
-    monkeypatch.setattr(CoarseSolutions, "solutions", fails)
+    monkeypatch.setattr(Objective, "__init__", fails)
     found = fits(table(320), ["Periodic"])
     assert set(found.verified.values()) == {-np.inf}
     assert expressions_of(found) == ["RBF", "Matern52", "White"]

@@ -4,6 +4,7 @@ import math
 import re
 import sys
 from collections import Counter
+from dataclasses import replace
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -14,10 +15,12 @@ import torch
 
 import kitt
 from kitt.errors import InvalidInputError, MissingExtraError
+from kitt.fitting.table import Table
 from kitt.language.grammar import WORDS
 from kitt.model.document import Model
-from kitt.model.mixture import Mixture
+from kitt.model.mixture import Component, Mixture
 from kitt.model.options import Options
+from kitt.model.predictive import Tail
 from kitt.model.suggestion import Suggestion
 from kitt.network import features
 from kitt.network.caption import Caption, Captions
@@ -272,6 +275,26 @@ def test_left_out_rows_are_those_of_the_mixture(one: Suggestion) -> None:
     assert ((out.pit >= 0) & (out.pit <= 1)).all()
     assert 0.8 < out.coverage <= 1
     assert out.r2 < 1
+
+
+def test_a_transformed_target_is_reported_in_its_units() -> None:
+    """Left-out rows of a mixture with a transform, a noise model, a spread and a tail."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 4, 80)
+    table = pd.DataFrame({"x": x, "price": 1e4 * np.exp(np.sin(2 * x) + 0.05 * np.exp(0.6 * x) * rng.normal(size=80))})
+    one = suggestion(table, "RBF")
+    warped = kitt.fit("RBF", Table.of(one.dataset).warped(), random_state=0, **QUICK)
+    parts = (Component(0, 0.2, changing_noise=True, spread=4.0), Component(1, 0.1), Component(2, 0.7))
+    mixture = Mixture((*one.mixture.models, warped), parts, Tail(0.01))
+    one = replace(one, model=Model.of(mixture, one.dataset, (False, True, False)))
+    out = content.left_out(one)
+    np.testing.assert_allclose(out.log_density, mixture.leave_one_out().log_density(mixture.target))
+    assert 0.8 < out.coverage <= 1
+    assert 0.5 < out.r2 < 1
+    assert np.corrcoef(out.mean, table["price"])[0, 1] > 0.8
+    gains = [candidate.gain for candidate in content.candidates(one)]
+    assert max(gains) > 0
+    assert "price" in Page(render_report(one)).text
 
 
 def test_candidates_are_compared_with_the_plain_kernel(one: Suggestion) -> None:

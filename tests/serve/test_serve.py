@@ -129,6 +129,8 @@ def test_what_cannot_be_used_is_refused_in_words(server: Server) -> None:
     assert "did you mean" in refused(server.post("suggest", target="Y "), 422)
     assert "less than or equal to 10" in refused(server.post("suggest", k=99), 422)
     assert "extra" in refused(server.post("suggest", colour="red"), 422).lower()
+    assert "'quick', 'normal' or 'thorough'" in refused(server.post("fit", effort="most"), 422)
+    assert "extra" in refused(server.post("fit", plain="true"), 422).lower()  # as an older page would ask
     assert "2,000 rows" in refused(server.post("suggest", "a,y\n" + "1,2\n" * 2500), 422)
     assert "20 columns" in refused(server.post("suggest", ",".join(f"c{i}" for i in range(900)) + "\n1\n"), 422)
     assert "one length" in refused(server.http.post("/api/suggest", json={"columns": {"a": [1], "y": []}}), 422)
