@@ -43,9 +43,10 @@ def suggest_dataset(
     progress: Progress | None = None,
     captions: Captions | None = None,
 ) -> Suggestion:
-    """The same for a Dataset and `Options`; `captions`, where they are given, stand in for the network's."""
+    """The same for a Dataset and `Options`; with `captions` given, the network is not asked at all, and nothing grows."""
     report, times = progress or (lambda what, share: None), [time.perf_counter()]
     report("captioning", 0.0)
+    propose = _proposals(options) if captions is None else (lambda table: [])
     if captions is None:
         captions = caption(dataset.X, dataset.y, options.k, **options.of_captions)  # paper, Inference, steps 1 to 4
     times.append(time.perf_counter())
@@ -53,7 +54,7 @@ def suggest_dataset(
     if not fit:
         return Suggestion(dataset, options, captions, warnings=notes, seconds=_seconds(times))
     table = Table.of(dataset)  # standardised here, once, for all fits
-    fits = fit_candidates(table, [c.expression for c in captions], options, report, _proposals(options))  # step 5
+    fits = fit_candidates(table, [c.expression for c in captions], options, report, propose)  # step 5
     times.append(time.perf_counter())
     mixture = average(fits.models, options.weights, captions)  # step 6
     times.append(time.perf_counter())

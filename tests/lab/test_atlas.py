@@ -5,6 +5,7 @@ import json
 import math
 import os
 import zlib
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from kitt.lab.bench import atlas, atlas_data, capture, comparisons, metrics, ser
 from kitt.lab.bench.cli import app
 from kitt.lab.bench.methods import Spec
 from kitt.lab.bench.runner import Line, measure, mixed_commits, read
-from kitt.language.grammar import WORDS
+from kitt.language.grammar import WORDS, parse
 from kitt.table.dataset import Dataset
 
 SHARED = Path(os.environ.get("KITT_DATA_DIR", "../shared/data")) / "atlas"
@@ -149,11 +150,21 @@ def test_distribution_scores_of_a_normal_prediction() -> None:
 
 def test_captions_are_replaced() -> None:
     data = [Dataset.from_arrays(np.arange(20.0)[:, None], np.sin(np.arange(20.0) + shift)) for shift in (0, 1)]
-    alone = {"sums": False, "plain": False}
-    assert method("kitt-matern32", **alone).fit(data[0], 0).details["captions"] == {"Matern32": 1.0}
-    drawn = [tuple(method("kitt-random", **alone).fit(d, 0).details["captions"]) for d in (*data, data[0])]
+    quick = {"effort": "quick"}
+    assert method("kitt-matern32", **quick).fit(data[0], 0).details["captions"] == {"Matern32": 1.0}
+    drawn = [tuple(method("kitt-random", **quick).fit(d, 0).details["captions"]) for d in (*data, data[0])]
     assert drawn[0] == drawn[2] != drawn[1]
     assert all(len(set(words)) == 3 and set(words) <= set(map(str, WORDS)) for words in drawn)
+    asked = [method(name, **quick).fit(data[0], 0) for name in ("kitt", "kitt-captions")]
+    assert asked[0].details["captions"] == asked[1].details["captions"]
+    assert method("kitt-first").fit(data[0], 0).kernel in asked[0].details["captions"]
+
+
+def test_the_network_is_not_asked_where_captions_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("kitt.suggest"), "caption", lambda *_, **__: pytest.fail("the network was asked"))
+    X = np.linspace(-1, 1, 320)[:, None]  # enough rows for sums to grow
+    fitted = method("kitt-rbf").fit(Dataset.from_arrays(X, np.sin(9 * X[:, 0])), 0)
+    assert fitted.details["captions"] == {"RBF": 1.0}
 
 
 # --- comparisons on lines written by hand ----------------------------------------------------------------------------
@@ -292,8 +303,8 @@ def test_a_caption_that_could_not_be_fitted() -> None:
 
 def test_the_design_of_capture(folder: Path) -> None:
     train, test = atlas.split(atlas.sources(folder)[0], 200, 0)
-    words = [capture.parse(text) for text in ("RBF", "Linear*White", "RBF + Linear")]
-    found = capture.judged(train, test, words, capture.CONFIG.quick, 0)
+    words = [parse(text) for text in ("RBF", "Linear*White", "RBF + Linear")]
+    found = capture.judged(train, test, words, {}, 0)
     assert list(found["nlpd"]) == list(found["bic"]) == ["RBF", "Linear*White", "RBF + Linear"]
     assert found["nlpd"]["RBF"] < np.log(test.y.std()) + 1.4  # better than a constant
     far = Dataset.from_arrays(test.X, np.where(np.arange(test.n) == 0, 100.0, test.y))

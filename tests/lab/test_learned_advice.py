@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from kitt.cli.main import app
 from kitt.errors import InvalidInputError
 from kitt.lab.advice import cross_validate, learn_head, select
-from kitt.lab.bench.advice import capture, compare, spearman
+from kitt.lab.bench.advice import capture, compare, spearman, verify
 from kitt.lab.bench.realism import auc
-from kitt.lab.examples import DesignConfig, Examples, expression_losses, read_examples, stacking_weights
+from kitt.lab.examples import DesignConfig, Examples, bic_of_words, expression_losses, read_examples, stacking_weights
 from kitt.lab.losses import Record, files, make_losses
 from kitt.lab.tasks import Task
 from kitt.language.grammar import WORDS
@@ -38,7 +38,9 @@ def some_examples(count: int = 120, signal: float = 1.0) -> Examples:
     loss = loss - loss.amin(1, keepdim=True)
     multi_hot = torch.cat([torch.eye(V).expand(count, V, V), pair], 1)
     names = tuple(f"table{i % 30}" for i in range(count))
-    return Examples(np.arange(count), names, np.arange(count) % 3 == 0, features, multi_hot, loss, loss + 1.0)
+    return Examples(
+        np.arange(count), names, np.arange(count) % 3 == 0, features, multi_hot, loss, loss + 1.0, loss[:, :V]
+    )
 
 
 def a_record() -> Record:
@@ -51,7 +53,8 @@ def a_record() -> Record:
     variance = np.broadcast_to(1 - quality**2 + 0.01, (6, 60))
     task = Task("t", 1, np.array([0]), np.arange(60), np.arange(60, 100))
     size = np.array([3.0, 5, 3, 3, 2, 6])
-    return Record(0, task, names, quality * y, variance, quality * test, variance[:, :40], size, y, test)
+    evidence = np.array([-20.0, -18, -80, -78, -85, -19])
+    return Record(0, task, names, quality * y, variance, quality * test, variance[:, :40], evidence, size, y, test)
 
 
 # --- what an expression loses ---
@@ -90,6 +93,20 @@ def test_losses_of_expressions() -> None:
     assert by_name[index["White"],] < 5  # the outlier costs what the tail makes of it, not forty nats
     assert np.isnan(by_name[index["Cosine"],])
     assert np.isfinite(by_name[index["Linear"], index["RBF"]])
+
+
+def test_bic_is_that_with_changing_noise() -> None:
+    bic, index = bic_of_words(a_record()), {str(word): word.index for word in WORDS}
+    assert bic[index["Linear"]] == pytest.approx(36 + 5 * np.log(60))
+    assert bic[index["White"]] == pytest.approx(170 + 2 * np.log(60))
+    assert np.isinf(bic[index["RBF"]])
+
+
+def test_verification_takes_the_best_bic() -> None:
+    examples = some_examples(2)
+    chosen = np.array([[[0, 1, 2], [5, 4, 3]]])
+    for said, words, bic in zip(verify(chosen, examples)[0], chosen[0], examples.bic.numpy(), strict=True):
+        assert said == words[bic[words].argmin()]
 
 
 # --- learning ---

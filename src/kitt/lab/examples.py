@@ -59,6 +59,7 @@ class Examples:
     )
     loss: Tensor  # (T, C) nats per row, capped; NaN where there is no expression
     nlpd: Tensor  # (T, C) as measured
+    bic: Tensor  # (T, V) of each word on the training rows, with changing noise where it can have it; lower is better
 
     def __len__(self) -> int:
         return len(self.tables)
@@ -82,6 +83,14 @@ def expression_losses(record: Record, config: DesignConfig | None = None) -> tup
     weights = stacking_weights(_pick(left - prices[:, None], chosen), config)
     nlpd = -logsumexp(_pick(test, chosen), axis=2, b=weights[:, None, :]).mean(1)
     return [parse(text).indices for text in texts], np.where(chosen[:, 0] < 0, np.nan, nlpd)
+
+
+def bic_of_words(record: Record) -> FloatArray:
+    """Of every word, with changing noise where it can have it, (V,); infinite where there is no fit."""
+    scores = -2 * record.log_marginal_likelihood + record.sizes * np.log(len(record.y))
+    by_name = dict(zip(record.expressions, scores, strict=True))
+    names = [str(word) if word.is_noise else f"{word} + {LINEAR_WHITE}" for word in WORDS]
+    return np.array([by_name.get(name, np.inf) for name in names])
 
 
 def _design(text: str, place: dict[str, int], tail: int) -> list[int]:
@@ -166,6 +175,7 @@ def _example(record: Record, data: Path, loaded: LoadedModel) -> dict[str, np.nd
         "features": features.float().numpy(),
         "multi_hot": multi_hot,
         "nlpd": nlpd.astype(np.float32),
+        "bic": bic_of_words(record),
     }
 
 
@@ -202,4 +212,5 @@ def _together(known: dict[int, dict[str, np.ndarray]]) -> Examples:
         torch.from_numpy(multi_hot).float(),
         torch.from_numpy(np.where(is_unfitted, LOSS_CAP, np.minimum(lost, LOSS_CAP))).float(),
         torch.from_numpy(nlpd).float(),
+        torch.from_numpy(np.stack([p["bic"] for p in parts])),
     )

@@ -36,6 +36,7 @@ class Record:
     loo_variance: FloatArray
     mean: FloatArray  # (F, M)
     variance: FloatArray
+    log_marginal_likelihood: FloatArray  # (F,)
     sizes: FloatArray  # (F,) numbers of parameters
     y: FloatArray  # (N,) standardised
     test_targets: FloatArray  # (M,)
@@ -46,7 +47,8 @@ class Record:
             with np.load(path, allow_pickle=False) as file:
                 z = {key: file[key] for key in file.files}
             task = Task(str(z["name"]), int(z["target"]), z["cols"], z["tr"], z["te"])
-            floats = (z[key].astype(np.float64) for key in ("loo_mean", "loo_var", "mean", "var", "size", "y", "yt"))
+            names = ("loo_mean", "loo_var", "mean", "var", "lml", "size", "y", "yt")
+            floats = (z[key].astype(np.float64) for key in names)
             return cls(int(path.stem), task, tuple(map(str, z["expr"])), *floats)
         except (OSError, ValueError, KeyError) as error:
             raise InvalidInputError(f"{path} is not a file of `kitt bench losses`: {error}") from error

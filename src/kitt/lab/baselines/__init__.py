@@ -44,12 +44,15 @@ METHODS: dict[str, Entry] = {
         )
     },
     "kitt": Entry("kitt_methods", "kitt"),
-    # KITT with parts replaced or left out: what the network, and what growing sums, is worth
+    # KITT with parts replaced or left out. The first four never grow a sum: compare them with each other.
+    "kitt-captions": Entry("kitt_methods", "kitt", {"captions": "once"}),
     "kitt-random": Entry("kitt_methods", "kitt", {"captions": "random"}),
     "kitt-matern32": Entry("kitt_methods", "kitt", {"captions": "Matern32"}),
     "kitt-rbf": Entry("kitt_methods", "kitt", {"captions": "RBF"}),
-    "kitt-captions": Entry("kitt_methods", "kitt", {"sums": False}),
-    "kitt-first": Entry("kitt_methods", "kitt", {"k": 1, "sums": False, "plain": False}),
+    "kitt-one": Entry("kitt_methods", "kitt", {"k": 1}),
+    "kitt-first": Entry(
+        "kitt_methods", "PaperKITT", {"head": "decoder", "k": 1, "search": "beam", "ranking": "prudent"}
+    ),
     "best-bic": Entry("all_words", "BestBIC"),
     "botorch": Entry("botorch_default", "BotorchDefault"),
     "tree-search": Entry("tree_search", "TreeSearch"),

@@ -108,13 +108,16 @@ class KITT:
 
     options: Options = field(default_factory=Options)
     captions: str = (
-        "network"  # the network's; or `random`, as many words drawn blindly; or an expression for all tables
+        "network"  # or `once`, the network's without growing; `random`, as many words drawn blindly; or a sum
     )
 
     def fit(self, train: Dataset, random_state: int) -> FittedMethod:
         load(self.options.model)
         options = replace(self.options, random_state=random_state)
-        said = suggest_dataset(train, options, captions=self._replaced(train, random_state))
+        started = time.perf_counter()
+        captions = self._replaced(train, options)
+        chosen = time.perf_counter() - started
+        said = suggest_dataset(train, options, captions=captions)
         average = Average(said.mixture, log_probabilities(said.mixture.models, said.captions))
         details = {
             **_details(said.mixture, said.failures),
@@ -123,14 +126,16 @@ class KITT:
             "checkpoint": _checkpoint(self.options.model),
         }
         fitting = sum(seconds for stage, seconds in said.seconds.items() if stage != "caption")
-        return FittedMethod(average, train.d, _best(said.mixture), said.seconds["caption"], fitting, details)
+        return FittedMethod(average, train.d, _best(said.mixture), chosen + said.seconds["caption"], fitting, details)
 
-    def _replaced(self, train: Dataset, random_state: int) -> Captions | None:
-        """What stands in for the network's captions, if anything: equally probable, as are all words."""
+    def _replaced(self, train: Dataset, options: Options) -> Captions | None:
+        """What stands in for the network, if anything: other captions are equally probable, as are all words."""
         if self.captions == "network":
             return None
+        if self.captions == "once":
+            return caption(train.X, train.y, options.k, **options.of_captions)
         is_random = self.captions == "random"
-        said = drawn_words(train, self.options.k, random_state) if is_random else [parse(self.captions)]
+        said = drawn_words(train, options.k, options.random_state) if is_random else [parse(self.captions)]
         ranked = tuple(Caption(expression, 1 / len(said)) for expression in said)
         return Captions(ranked, (1 / len(WORDS),) * len(WORDS), 0, None, None, None)
 

@@ -8,6 +8,7 @@ constant on the training rows are left out; every method is asked with the same 
 from __future__ import annotations
 
 import csv
+import json
 import time
 import zlib
 from collections.abc import Iterable, Sequence
@@ -131,7 +132,7 @@ def measured(spec: Spec, train: Dataset, test: Dataset, random_state: int) -> di
 
     They are those of the whole process, so that a worker of a cluster should have one thread (`--nthreads 1`).
     """
-    _warm(spec.name)
+    _warm(spec.name, json.dumps(dict(spec.settings)))
     method = baselines.method(spec.name, **spec.settings)
     with threads_for(1), threadpool_limits(1):
         began = time.process_time()
@@ -155,7 +156,9 @@ def measured(spec: Spec, train: Dataset, test: Dataset, random_state: int) -> di
 
 
 @lru_cache(maxsize=64)
-def _warm(name: str) -> None:
+def _warm(name: str, settings: str) -> None:
     """What a process pays once, as imports and the weights of the network, is paid before the clock starts."""
     X = np.linspace(-1.0, 1.0, 16)[:, None]
-    baselines.method(name).fit(Dataset.from_arrays(X, np.sin(3 * X[:, 0])), random_state=0).predict(X)
+    baselines.method(name, **json.loads(settings)).fit(
+        Dataset.from_arrays(X, np.sin(3 * X[:, 0])), random_state=0
+    ).predict(X)

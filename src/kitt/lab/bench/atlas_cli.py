@@ -66,7 +66,7 @@ def atlas(
     if is_series:
         _print_tables([series_grid(lines)], lines)
     else:
-        _print_comparisons(lines, reference, None if against is None else read_lines([against]))
+        _print_comparisons(lines, reference, None if against is None else read_lines([against], reference))
 
 
 def numbers(text: str) -> list[int]:
@@ -121,7 +121,7 @@ def capture(
 ) -> None:
     """What the best word gains over always Matern32, and the share of it that the network's captions get.
 
-    About ten CPU seconds for each table of 200 rows, and two more for each network.
+    About fifteen CPU seconds for each table of 200 rows, and two more for each network.
     """
     from kitt.lab.bench import capture as c
     from kitt.lab.bench.atlas import sources

@@ -2,7 +2,8 @@
 
 Every choice is judged in the same design: the chosen kernel with and without noise that changes (Linear*White), plain
 RBF and Matern52 with BoTorch's priors, and a small tail, stacked. `always Matern32` is the zero. All 34 words are fitted
-to each table, quickly, and the network's captions in cells of their own, so that another network needs no other fits.
+to each table, as users' kernels are, and the network's captions in cells of their own, so that another network needs
+no other fits.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,8 @@ from kitt.lab.bench.datasets import Source
 from kitt.lab.bench.regret import VOCABULARY
 from kitt.lab.bench.runner import Cell, Line
 from kitt.lab.bench.tables import Grid
-from kitt.language.grammar import WORDS, Expression, parse
+from kitt.language.grammar import WORDS, Expression
+from kitt.model.candidates import with_changing_noise
 from kitt.model.weights import stacked
 from kitt.network.caption import caption
 from kitt.network.checkpoint import read_facts
@@ -33,7 +35,6 @@ from kitt.table.scaling import FloatArray, Standardiser
 
 ZERO = "Matern32"  # the kernel that everybody could take without looking
 PLAIN = ("RBF", "Matern52")
-CHANGING_NOISE = parse("Linear*White").words[0]
 
 
 @dataclass(frozen=True)
@@ -45,17 +46,6 @@ class CaptureConfig:
     tail_degrees: float = 3.0
     possible: float = 0.03  # nats per row that some word must gain for a table to count
     cap: float = 1.0  # nats per row, beyond which no table counts more
-    quick: Mapping[str, Any] = field(  # options of FitConfig: 67 fits of 200 rows in about ten seconds
-        default_factory=lambda: {
-            "draws": 0,
-            "starts": 2,
-            "trials": 2,
-            "trial_iterations": 4,
-            "max_iterations": 10,
-            "tolerance": 0.1,
-            "sign_changes": 0,
-        }
-    )
 
 
 CONFIG = CaptureConfig()
@@ -71,7 +61,7 @@ def word_cells(
     cells = []
     for number in splits:
         for table in tables:
-            shared = {"rows": rows, "options": {**CONFIG.quick, **options}, "seed": seed}
+            shared = {"rows": rows, "options": dict(options), "seed": seed}
             key = {"bench": "capture", "table": table.name, "split": number, "what": "words", **shared}
             cells.append(Cell(key, judge_words, {"table": table, "number": number, **shared}))
     return cells
@@ -129,11 +119,6 @@ def judged(
             nlpd[str(expression)] = mixture_nlpd(components, train, test)
             bic[str(expression)] = models[-1].bic
     return {"nlpd": nlpd, "bic": bic, "n_train": train.n, "n_test": test.n, "d": train.d}
-
-
-def with_changing_noise(expression: Expression) -> Expression:
-    """The expression with Linear*White, once."""
-    return Expression(tuple(dict.fromkeys((*expression.words, CHANGING_NOISE))))
 
 
 @dataclass(frozen=True)

@@ -307,7 +307,7 @@ def table(
     from kitt.lab.bench.series import series_grid
 
     lines = [line for line in read_lines(files, methods) if rule is None or line["key"].get("rows") == rule]
-    folder, others = paper_folder(paper), None if against is None else read_lines([against])
+    folder, others = paper_folder(paper), None if against is None else read_lines([against], reference)
     grids = {
         "scores": lambda: t.score_grid(lines, measure, t.paper_columns(folder, f"{measure}.csv")),
         "differences": lambda: t.difference_grid(lines, measure, method),
