@@ -10,7 +10,6 @@ SLOW = {  # more than about 15 seconds each (pytest --durations=40)
     },
     "lab/test_train.py": {"test_two_processes_give_the_weights_of_one"},
     "test_fuzz.py": {"test_the_regressor_survives_odd_tables"},
-    "test_quality.py": {"test_left_out_rows_are_predicted_better_than_by_a_plain_rbf_kernel"},
 }
 
 
