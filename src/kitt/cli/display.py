@@ -58,7 +58,8 @@ def print_fits(suggestion: Suggestion) -> None:
     for kernel in sorted(record["kernels"], key=lambda kernel: -kernel["weight"]):
         said_of = "plain" if kernel["is_plain"] else f"{_said(said, kernel['expression']):.1%}"
         density = f"{kernel['loo_log_density'] / record['rows']:.3f}"
-        grid.add_row(f"{kernel['weight']:.1%}", kernel["expression"], said_of, density, f"{kernel['seconds']:.1f}")
+        of = " of the transformed target" * (kernel["target_transform"] is not None)
+        grid.add_row(f"{kernel['weight']:.1%}", kernel["expression"] + of, said_of, density, f"{kernel['seconds']:.1f}")
     console.print(grid)
     notes([*record["warnings"], *record["failures"]])
 

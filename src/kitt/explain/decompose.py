@@ -87,6 +87,9 @@ def _explain(mixture: Mixture, is_plain: Sequence[bool], table: Dataset | None) 
         comparison=_compare(mixture, is_plain),
         dates=frozenset(c.name for c in table.encoding.columns if c.kind == "date") if table else frozenset(),
         caveats=caveats,
+        transformed=float(
+            sum(w for m, w in zip(mixture.models, mixture.weights, strict=True) if not m.warp.is_identity)
+        ),
     )
 
 

@@ -108,6 +108,8 @@ class Explanation:
         Columns that are dates, and therefore in days.
     caveats : tuple of str
         Reasons for doubt.
+    transformed : float
+        Weight of the kernels that were fitted to a transform of the target; they are not among the parts.
 
     Examples
     --------
@@ -131,6 +133,7 @@ class Explanation:
     comparison: Comparison | None
     dates: frozenset[str]
     caveats: tuple[str, ...]
+    transformed: float = 0.0
 
     @cached_property
     def text(self) -> str:
@@ -159,6 +162,7 @@ class Explanation:
             "target": self.target,
             "expression": str(self.expression),
             "weight": self.weight,
+            "transformed": self.transformed,
             "others": [{"expression": str(e), "weight": w} for e, w in self.others],
             "parts": parts,
             "columns": [asdict(effect) for effect in self.columns],

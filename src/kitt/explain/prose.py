@@ -130,6 +130,12 @@ def _weights(e: Explanation) -> Iterable[str]:
     count = 1 + sum(weight >= 0.005 for _, weight in e.others)
     if count == 1:
         return
+    if e.transformed >= 0.005:
+        yield (
+            f"this describes {e.expression}, which has {percent(e.weight)} of the weight among {count} kernels that are averaged; "
+            f"kernels of the transformed target have {percent(e.transformed)}."
+        )
+        return
     standing = "no kernel stands out: " if e.weight < 0.5 else ""
     yield (
         f"{standing}this describes {e.expression}, the heaviest ({percent(e.weight)}) of {count} kernels that are averaged."

@@ -18,7 +18,7 @@ class FitConfig:
     objective: Literal["map", "ml"] = "map"  # `kitt bench words` and `kitt bench uci`
     prior: str = "default"
     method: Literal["bfgs", "l-bfgs"] = "bfgs"  # `kitt bench fit`
-    draws: int = 0  # from the prior, beside the guesses: `kitt bench starts`
+    draws: int = 20  # from the prior, beside the guesses: tests/fitting/test_fit.py has tables that need them
     starts: int = 2  # optimised on some of the rows: `kitt bench starts`
     coarse_rows: int = 150  # those rows, at most: `kitt bench atlas`
     direct_rows: int = 600  # up to which a kernel is optimised on all rows at once: `kitt bench atlas`

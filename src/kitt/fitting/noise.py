@@ -48,7 +48,7 @@ class NoiseModel:
         return np.clip(g @ np.array(self.coefficients), -self.largest, self.largest)
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> NoiseModel:

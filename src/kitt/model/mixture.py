@@ -153,26 +153,33 @@ class Mixture:
         return self.predictive(X).log_density(u) + (0.0 if s is None else s.log_density_offset)
 
     def covariance(self, X: ArrayLike, noisy: bool = True) -> FloatArray:
-        """Joint covariance (M, M) in original units: that of the function within and between the models, and noise.
+        """Joint covariance (M, M) in original units: that of the functions within and between the models, and the noise.
 
         Through a transform of the target the covariance of a model is carried by the transform's slope at its mean.
         """
-        parts = [(k, w, *self._joint(k, X)) for k, w in enumerate(self.weights) if w > 0]
-        centre = sum(w * mean for _, w, mean, _ in parts)
-        total = sum(w * (cov + np.outer(mean - centre, mean - centre)) for _, w, mean, cov in parts)
-        if noisy:
-            noise = self.standardised(X, True)[1] - self.standardised(X, False)[1]
-            total = total + np.diag(np.maximum(noise, 0.0))
+        parts = [(w, *self._joint(k, X)) for k, w in enumerate(self.weights) if w > 0]
+        centre = sum(w * mean for w, mean, _ in parts)
+        total = np.asarray(sum(w * (cov + np.outer(mean - centre, mean - centre)) for w, mean, cov in parts))
+        np.fill_diagonal(total, self.standardised(X, noisy)[1])
         s = self._standardiser
-        return np.asarray(total) if s is None else s.inverse_variance(total)
+        return total if s is None else s.inverse_variance(total)
 
     def _joint(self, k: int, X: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Mean (M,) and covariance (M, M) of the function of one model, standardised."""
+        """Mean (M,) and covariance (M, M) of the function of one model, standardised, as `sample` draws it."""
         model = self.models[k]
         Z = model.inputs(X)
-        u = model.warp.inverse(model.moments(Z)[0])
-        slope = np.exp(-model.warp.log_slope(u))
+        mean, latent, total = model.moments(Z)
+        share, variance = self._own(k, Z.numpy(), mean, latent, total)
+        shrink = share @ np.sqrt(np.minimum(1.0, variance / np.maximum(latent, 1e-300)))
+        u = model.warp.inverse(mean)
+        slope = shrink * np.exp(-model.warp.log_slope(u))
         return u, model.posterior.covariance(Z, False).numpy() * np.outer(slope, slope)
+
+    def _own(self, k: int, *moments: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The shares (C,) of the components of one model, and their variances of an observation (C, M)."""
+        own = [c for c in self.components if c.model == k]
+        share = np.array([c.weight for c in own])
+        return share / share.sum(), np.stack([self._variance(c, *moments, noisy=True) for c in own])
 
     def sample(self, X: ArrayLike, count: int = 1, noisy: bool = True, random_state: int | None = None) -> FloatArray:
         """Joint draws (count, M): a model is drawn first, a function from it, then the noise of every row by itself."""
@@ -193,10 +200,8 @@ class Mixture:
         Z = model.inputs(X)
         mean, latent, total = model.moments(Z)
         function = rng.standard_normal((count, len(mean))) @ model.root_covariance(X, False).T
-        own = [c for c in self.components if c.model == k]
-        variance = np.stack([self._variance(c, Z.numpy(), mean, latent, total, noisy=True) for c in own])  # (C, M)
-        share = np.array([c.weight for c in own])
-        pick = rng.choice(len(own), size=function.shape, p=share / share.sum())
+        share, variance = self._own(k, Z.numpy(), mean, latent, total)
+        pick = rng.choice(len(share), size=function.shape, p=share)
         there = np.take_along_axis(variance, pick, 0)  # (count, M)
         shrink = np.sqrt(np.minimum(1.0, there / np.maximum(latent, 1e-300)))
         z = mean + shrink * function

@@ -69,6 +69,7 @@ class Suggestion:
                     "expression": str(m.expression),
                     "weight": float(w),
                     "is_plain": plain,
+                    "target_transform": None if m.warp.is_identity else m.warp.kind,
                     "log_marginal_likelihood": m.log_marginal_likelihood,
                     "loo_log_density": m.loo_log_density,
                     "bic": m.bic,
@@ -88,10 +89,10 @@ class Suggestion:
             lines.append(f"{c.probability:11.1%}  {loss}  {c.expression}")
         if self.model is not None:
             lines += ["", "     weight        fitted kernel"]
-            parts = zip(self.model.weights, self.model.kernels, self.model.is_plain, strict=True)
-            lines += [
-                f"{w:11.1%}        {k.expression}{' (plain)' * p}" for w, k, p in sorted(parts, key=lambda t: -t[0])
-            ]
+            parts = zip(self.model.weights, self.model.kernels, self.model.is_plain, self.model.warps, strict=True)
+            for w, kernel, plain, warp in sorted(parts, key=lambda t: -t[0]):
+                of = " of the transformed target" * (not warp.is_identity)
+                lines.append(f"{w:11.1%}        {kernel.expression}{of}{' (plain)' * plain}")
         return "\n".join([*lines, *(f"note: {text}" for text in self.warnings), *map(str, self.failures)])
 
 

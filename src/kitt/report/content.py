@@ -40,6 +40,7 @@ class Candidate:
     gain: float | None = None  # log density of left-out rows minus that of the plain kernel, in nats per row
     error: float | None = None  # its standard error
     failure: str = ""
+    is_transformed: bool = False  # fitted to a transform of the target
 
 
 def candidates(suggestion: Suggestion) -> list[Candidate]:
@@ -50,7 +51,10 @@ def candidates(suggestion: Suggestion) -> list[Candidate]:
     for gp, weight, is_plain in zip(model.mixture.models, model.weights, model.is_plain, strict=True):
         probability = None if is_plain else _probability(said, gp.expression)
         gain = None if reference is None else _gain(gp.loo_log_densities, reference)
-        found.append(Candidate(gp.expression, is_plain, probability, weight, *(gain or (None, None))))
+        of = not gp.warp.is_identity
+        found.append(
+            Candidate(gp.expression, is_plain, probability, weight, *(gain or (None, None)), is_transformed=of)
+        )
     for failure in suggestion.failures:
         probability = _probability(said, failure.expression)
         found.append(Candidate(failure.expression, probability is None, probability, failure=failure.reason))
