@@ -132,8 +132,8 @@ def _weights(e: Explanation) -> Iterable[str]:
         return
     if e.transformed >= 0.005:
         yield (
-            f"this describes {e.expression}, which has {percent(e.weight)} of the weight among {count} kernels that are averaged; "
-            f"kernels of the transformed target have {percent(e.transformed)}."
+            f"this describes {e.expression}, which has {percent(e.weight)} of the weight among {count} kernels that are "
+            f"averaged; kernels of the transformed target have {percent(e.transformed)}."
         )
         return
     standing = "no kernel stands out: " if e.weight < 0.5 else ""
