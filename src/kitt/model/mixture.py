@@ -160,7 +160,10 @@ class Mixture:
         parts = [(w, *self._joint(k, X)) for k, w in enumerate(self.weights) if w > 0]
         centre = sum(w * mean for w, mean, _ in parts)
         total = np.asarray(sum(w * (cov + np.outer(mean - centre, mean - centre)) for w, mean, cov in parts))
-        np.fill_diagonal(total, self.standardised(X, noisy)[1])
+        variance = self.standardised(X, noisy)[1]
+        scale = np.sqrt(np.minimum(1.0, variance / np.maximum(np.diag(total), 1e-300)))
+        total *= np.outer(scale, scale)
+        np.fill_diagonal(total, variance)  # no less than what stands there: what is missing is noise
         s = self._standardiser
         return total if s is None else s.inverse_variance(total)
 
