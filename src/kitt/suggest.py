@@ -9,7 +9,7 @@ from typing import Any
 from kitt.fitting.table import Table
 from kitt.language.grammar import Expression
 from kitt.model.document import Model
-from kitt.model.fits import Progress, Propose, fit_candidates
+from kitt.model.fits import Progress, Propose, fit_candidates, on_all_rows, rows_to_fit
 from kitt.model.options import Options
 from kitt.model.suggestion import Suggestion, cautions
 from kitt.model.weights import average
@@ -54,9 +54,11 @@ def suggest_dataset(
     if not fit:
         return Suggestion(dataset, options, captions, warnings=notes, seconds=_seconds(times))
     table = Table.of(dataset)  # standardised here, once, for all fits
-    fits = fit_candidates(table, [c.expression for c in captions], options, report, propose)  # step 5
+    some = rows_to_fit(table, options)  # of a large table, as many as exact GPs can take
+    fits = fit_candidates(some, [c.expression for c in captions], options, report, propose)  # step 5
     times.append(time.perf_counter())
     mixture = average(fits.models, options.weights, captions)  # step 6
+    mixture = on_all_rows(mixture, table, fits, options)
     times.append(time.perf_counter())
     model = Model.of(mixture, dataset, fits.is_plain)
     return Suggestion(dataset, options, captions, model, tuple(fits.failures), notes, _seconds(times))

@@ -57,7 +57,7 @@ def print_fits(suggestion: Suggestion) -> None:
     grid = Table("weight", "kernel", "network says", "left-out log density per row", "seconds")
     for kernel in sorted(record["kernels"], key=lambda kernel: -kernel["weight"]):
         said_of = "plain" if kernel["is_plain"] else f"{_said(said, kernel['expression']):.1%}"
-        density = f"{kernel['loo_log_density'] / record['rows']:.3f}"
+        density = f"{kernel['loo_log_density'] / kernel['rows']:.3f}"
         of = " of the transformed target" * (kernel["target_transform"] is not None)
         grid.add_row(f"{kernel['weight']:.1%}", kernel["expression"] + of, said_of, density, f"{kernel['seconds']:.1f}")
     console.print(grid)

@@ -371,6 +371,18 @@ def _fit(
     return model
 
 
+def on_all_rows(model: FittedGP, table: Table, inducing: int, seed: int) -> FittedGP:
+    """A GP that was fitted to some of the rows, with a sparse posterior on all of them."""
+    kernel, theta = model.fitted_kernel.kernel, model.fitted_kernel.theta
+    X, y = table.X, torch.from_numpy(model.warp.forward(table.y.numpy()))
+    Z = choose_inducing(kernel, theta, X, inducing, torch.Generator().manual_seed(seed))
+    note = (
+        f"parameters and weights from {model.rows} of {len(y)} rows; the posterior on all rows is sparse, with {len(Z)} "
+        "inducing points, and the likelihood its variational bound"
+    )
+    return replace(model, X=X, y=y, inducing=Z, stored_noise=model.noise_model, warnings=(*model.warnings, note))
+
+
 def _searched(expression: Expression) -> tuple[Word, ...]:
     """In the order of the search: noise starts from the fit without it."""
     return (*expression.signal, *(word for word in expression if word.is_noise))

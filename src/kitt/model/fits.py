@@ -5,14 +5,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
+
 from kitt.errors import FitError
+from kitt.fitting import fit
+from kitt.fitting.config import FitConfig
 from kitt.fitting.fit import Failure, FittedGP, Fitter
 from kitt.fitting.table import Table
 from kitt.language.grammar import Expression
 from kitt.model.candidates import EFFORTS, Candidate, candidates, longer
+from kitt.model.mixture import Mixture
 from kitt.model.options import Options
 
 Progress = Callable[[str, float], None]  # what is being done, and the share that is done
@@ -60,6 +65,26 @@ def fit_candidates(
     if not fits.models:
         raise FitError("no kernel could be fitted: " + "; ".join(map(str, fits.failures)))
     return fits
+
+
+def rows_to_fit(table: Table, options: Options) -> Table:
+    """All rows, or of a large table a random subset, which gives the parameters and the weights."""
+    config = FitConfig.of(None, dict(options.fit_options or {}))
+    if len(table.y) <= config.exact_rows:
+        return table
+    return table.rows(config.subset_rows, torch.Generator().manual_seed(options.random_state))
+
+
+def on_all_rows(mixture: Mixture, table: Table, fits: Fits, options: Options) -> Mixture:
+    """The same mixture with the models that count, and those they are compared with, conditioned on all rows."""
+    if mixture.models[0].rows == len(table.y):
+        return mixture
+    config = FitConfig.of(None, dict(options.fit_options or {}))
+    models = [
+        fit.on_all_rows(model, table, config.inducing, options.random_state) if w > 0 or plain else model
+        for model, w, plain in zip(mixture.models, mixture.weights, fits.is_plain, strict=True)
+    ]
+    return replace(mixture, models=tuple(models))
 
 
 class _Fitters:

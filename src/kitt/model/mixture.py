@@ -126,7 +126,8 @@ class Mixture:
     @property
     def target(self) -> FloatArray:
         """The standardised target (N,) of the training rows."""
-        return self.models[0].warp.inverse(self.models[0].y.numpy())
+        model = self.models[self.components[0].model]
+        return model.warp.inverse(model.y.numpy())
 
     def standardised(self, X: ArrayLike, noisy: bool = True) -> tuple[FloatArray, FloatArray]:
         """Mean and variance (M,) on the scale of the standardised target."""

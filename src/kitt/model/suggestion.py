@@ -68,6 +68,7 @@ class Suggestion:
                 {
                     "expression": str(m.expression),
                     "weight": float(w),
+                    "rows": m.rows,
                     "is_plain": plain,
                     "target_transform": None if m.warp.is_identity else m.warp.kind,
                     "log_marginal_likelihood": m.log_marginal_likelihood,
