@@ -173,3 +173,20 @@ def test_bad_options_are_explained(options, error, message):
 def test_bad_shapes_are_explained(shape):
     with pytest.raises(InvalidInputError, match="expected X of shape"):
         caption(np.zeros(shape), np.zeros(shape[0]), model=STEM)
+
+
+def test_captions_depend_neither_on_units_nor_on_signs() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(50, 10, (900, 3))
+    y = 0.1 * X[:, 0] + np.sin(X[:, 1]) + rng.normal(size=900)
+    ours = [set(indices.tolist()) for indices in subsets(X, y, 0)]
+    for other_X, other_y in (((X - 32) / 1.8, y), (X, -y), (X[:, ::-1], 7 * y + 3), (-X, y)):
+        assert [set(indices.tolist()) for indices in subsets(other_X, other_y, 0)] == ours
+    assert [c.expression for c in caption(X, y)] == [c.expression for c in caption((X - 32) / 1.8, 7 * y + 3)]
+
+
+def test_copies_of_rows_do_not_crowd_out_others() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 21, (2000, 1)).astype(float), rng.integers(1, 6, 2000).astype(float)
+    seen, _ = subsets(x, y, 0)
+    assert len({(x[i, 0], y[i]) for i in seen}) > 90  # of 105 pairs

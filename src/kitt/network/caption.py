@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from kitt.errors import InvalidInputError
@@ -23,7 +24,7 @@ from kitt.network.checkpoint import LoadedModel, load
 from kitt.network.network import StemEncoder
 from kitt.network.ranking import DEFAULT as RANKING
 from kitt.network.ranking import RANKINGS, RankingConfig, loss_scenarios, rank
-from kitt.table.scaling import FloatArray, Standardiser
+from kitt.table.scaling import FloatArray, Standardiser, centre_and_scale
 from kitt.threads import threads_for
 
 SEARCHES = ("beam", "greedy", "sample")
@@ -241,26 +242,52 @@ def points_cap(d: int) -> int:
     return int(min(CONFIG.max_points, max(CONFIG.min_points, math.sqrt(CONFIG.work / (d + 6)))))
 
 
-def subsets(X: FloatArray, y: FloatArray, random_state: int) -> list[FloatArray] | None:
+def subsets(X: FloatArray, y: FloatArray, random_state: int) -> list[NDArray[np.intp]] | None:
     """Indices of a few random subsets of a large table, or None for a small one.
 
-    Rows are drawn by a hash of their values, so that the answer depends neither on the order of rows nor of columns.
+    Rows are drawn by a hash of their standardised values, so that the answer depends neither on the order of rows or columns
+    nor on the units or the sign of any of them. Copies of a row have hashes of their own.
     """
     cap = points_cap(X.shape[1])
     if len(X) <= cap:
         return None
-    total = X.sum(1) if X.shape[1] > 1 else X[:, 0]
-    key = torch.from_numpy(_unit(total) * 12.9898 + _unit(y) * 78.233 + random_state)
-    chosen = []
-    for i in range(CONFIG.subsets):
-        hashed = torch.sin(key * (1.0 + 0.37 * i)).mul_(43758.5453).frac_().abs_()
-        chosen.append(hashed.topk(cap, largest=False).indices.numpy())
-    return chosen
+    key = _row_keys(y[:, None], 1) + _row_keys(X, 2)
+    ordered, order = key.sort()
+    position = torch.arange(len(key))
+    is_new = torch.cat([torch.ones(1, dtype=torch.bool), ordered[1:] != ordered[:-1]])
+    copy = torch.empty_like(key)  # how many rows of the same values come before a row
+    copy[order] = position - torch.where(is_new, position, 0).cummax(0).values
+    hashes = (_mixed(key + copy * _ODD, 3 + i + _SUBSET_SEEDS * random_state) for i in range(CONFIG.subsets))
+    return [hashed.topk(cap, largest=False).indices.numpy() for hashed in hashes]
 
 
-def _unit(values: FloatArray) -> FloatArray:
-    largest = np.abs(values).max()
-    return values / largest if largest > 0 else values
+def _row_keys(values: FloatArray, seed: int) -> Tensor:
+    """The sum over the columns of a hash of each value's distance from the mean, in millionths of standard deviations."""
+    mean, scale = centre_and_scale(values) if len(values) <= _CAREFUL_ROWS else _moments(values)
+    keys = []
+    for part in torch.from_numpy(np.ascontiguousarray(values)).split(_CHUNK_ROWS):  # that stay in the cache
+        z = (part / torch.from_numpy(scale)).sub_(torch.from_numpy(mean / scale)).abs_().mul_(1e6)
+        keys.append(_mixed(z.nan_to_num_(0.0).clamp_(max=1e18).round_().long(), seed).sum(1))
+    return torch.cat(keys)
+
+
+def _moments(values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    variance, mean = torch.var_mean(torch.from_numpy(np.ascontiguousarray(values)), 0)
+    return mean.numpy(), np.where(variance > 0, np.sqrt(variance.numpy()), 1.0)
+
+
+_ODD = -0x61C8864680B583EB  # 2^64 over the golden ratio, as a signed integer
+_SUBSET_SEEDS = 1000  # seeds of one random state
+_CAREFUL_ROWS = 100_000  # above, numbers beside the largest floats are not looked after
+_CHUNK_ROWS = 2**14
+
+
+def _mixed(values: Tensor, seed: int) -> Tensor:
+    """A hash of integers (the finaliser of SplitMix64, Steele et al., 2014); products wrap around."""
+    z = values + (((seed + 1) * _ODD + 2**63) % 2**64 - 2**63)
+    for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):
+        z = (z ^ (z >> shift)).mul_(factor)
+    return z.bitwise_xor_(z >> 31)
 
 
 # --- steps 2 to 4 --------------------------------------------------------------------------------------------------------

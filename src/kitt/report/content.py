@@ -51,7 +51,9 @@ def candidates(suggestion: Suggestion) -> list[Candidate]:
     for gp, weight, is_plain in zip(model.mixture.models, model.weights, model.is_plain, strict=True):
         probability = None if is_plain else _probability(said, gp.expression)
         gain = error = None
-        if reference is not None and gp.rows == reference.rows:  # of a large table, only models that count have all rows
+        if (
+            reference is not None and gp.rows == reference.rows
+        ):  # of a large table, only models that count have all rows
             gain, error = _gain(gp.loo_log_densities, reference)
         of_transform = not gp.warp.is_identity
         found.append(Candidate(gp.expression, is_plain, probability, weight, gain, error, is_transformed=of_transform))

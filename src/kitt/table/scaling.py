@@ -33,8 +33,8 @@ class Standardiser:
 
     @classmethod
     def fit(cls, X: FloatArray, y: FloatArray) -> Standardiser:
-        y_mean, y_scale = _centre_and_scale(y)
-        return cls(*_centre_and_scale(X), float(y_mean), float(y_scale))
+        y_mean, y_scale = centre_and_scale(y)
+        return cls(*centre_and_scale(X), float(y_mean), float(y_scale))
 
     def transform_x(self, X: ArrayLike) -> FloatArray:
         return _transform(X, self.x_mean, self.x_scale)
@@ -126,7 +126,7 @@ class Warp:
         return best if best._log_likelihood(u) > cls()._log_likelihood(u) + c.min_gain else cls()
 
     def _standardised(self, u: FloatArray) -> Warp:
-        mean, scale = _centre_and_scale(self._raw(u))
+        mean, scale = centre_and_scale(self._raw(u))
         return replace(self, mean=float(mean), scale=float(scale))
 
     def _log_likelihood(self, u: FloatArray) -> float:
@@ -231,7 +231,7 @@ def _inverse_power(t: FloatArray, exponent: float) -> FloatArray:
 # Arithmetic.
 
 
-def _centre_and_scale(values: ArrayLike) -> tuple[FloatArray, FloatArray]:
+def centre_and_scale(values: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Mean and standard deviation over the rows; scale 1 where they are all equal.
 
     A power of two, which is exact, first brings each column below 1, so nothing overflows; then the first row is taken
