@@ -263,17 +263,12 @@ def subsets(X: FloatArray, y: FloatArray, random_state: int) -> list[NDArray[np.
 
 def _row_keys(values: FloatArray, seed: int) -> Tensor:
     """The sum over the columns of a hash of each value's distance from the mean, in millionths of standard deviations."""
-    mean, scale = centre_and_scale(values) if len(values) <= _CAREFUL_ROWS else _moments(values)
-    keys = []
-    for part in torch.from_numpy(np.ascontiguousarray(values)).split(_CHUNK_ROWS):  # that stay in the cache
-        z = (part / torch.from_numpy(scale)).sub_(torch.from_numpy(mean / scale)).abs_().mul_(1e6)
+    mean, scale = centre_and_scale(values) if len(values) <= _CAREFUL_ROWS else (values.mean(0), values.std(0))
+    scale, keys = np.where(scale > 0, scale, 1.0), []
+    for start in range(0, len(values), _CHUNK_ROWS):  # that stay in the cache
+        z = torch.tensor(values[start : start + _CHUNK_ROWS] / scale - mean / scale).abs_().mul_(1e6)
         keys.append(_mixed(z.nan_to_num_(0.0).clamp_(max=1e18).round_().long(), seed).sum(1))
     return torch.cat(keys)
-
-
-def _moments(values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    variance, mean = torch.var_mean(torch.from_numpy(np.ascontiguousarray(values)), 0)
-    return mean.numpy(), np.where(variance > 0, np.sqrt(variance.numpy()), 1.0)
 
 
 _ODD = -0x61C8864680B583EB  # 2^64 over the golden ratio, as a signed integer
