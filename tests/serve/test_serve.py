@@ -385,7 +385,9 @@ def test_from_file_to_report(server: Server, tab: Callable[..., Any], journey: d
         assert report.locator("#answer .kernel").inner_text()
     assert page.title() == "y · KITT"  # not owned
     assert EVIL in report.locator("body").inner_text()
-    page.wait_for_function("document.querySelector('#report').clientHeight > 1500")  # without its own scroll bar
+    assert (
+        page.evaluate("document.querySelector('#report').clientHeight") > 1500
+    )  # all of it, without its own scroll bar
     journey["job"] = page.evaluate("location.hash")
     downloads(page, tmp_path)
     history(page)
