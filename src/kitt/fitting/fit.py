@@ -388,6 +388,18 @@ def _searched(expression: Expression) -> tuple[Word, ...]:
     return (*expression.signal, *(word for word in expression if word.is_noise))
 
 
+def start_of(fitted: FittedKernel) -> Tensor:
+    """The flat parameters of a fitted kernel as a start for fitting its expression again."""
+    order = [fitted.expression.words.index(word) for word in _searched(fitted.expression)]
+    return _reordered(fitted.kernel, fitted.theta, order)
+
+
+def _reordered(kernel: Kernel, theta: Tensor, order: list[int]) -> Tensor:
+    """The flat parameters of a sum for another order of its words; the noise stays last."""
+    parts = [torch.cat([theta[s.slice] for s in kernel.slots if s.word == i] or [theta[:0]]) for i in order]
+    return torch.cat([*parts, theta[-1:]])
+
+
 def _ordered(kernel: Kernel, theta: Tensor, X: Tensor) -> tuple[Kernel, Tensor]:
     """Words by decreasing spread over the inputs, trace(K)/N − mean(K): what the order of a sum means."""
     X = X[:_SPREAD_ROWS]
@@ -396,9 +408,8 @@ def _ordered(kernel: Kernel, theta: Tensor, X: Tensor) -> tuple[Kernel, Tensor]:
     for i, term in zip(signal, kernel.terms(theta, X), strict=True):
         spread[i] -= term.matrix(term, same=True).mean()
     order = spread.argsort(descending=True, stable=True).tolist()
-    parts = [torch.cat([theta[s.slice] for s in kernel.slots if s.word == i] or [theta[:0]]) for i in order]
     words = tuple(kernel.expression.words[i] for i in order)
-    return Kernel(Expression(words), kernel.dims), torch.cat([*parts, theta[-1:]])
+    return Kernel(Expression(words), kernel.dims), _reordered(kernel, theta, order)
 
 
 def _warnings(

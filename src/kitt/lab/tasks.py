@@ -30,6 +30,7 @@ class TaskConfig:
     rows: tuple[int, int] = (50, 260)  # for training, log-uniform; at most two thirds of a table
     test_rows: int = 120
     min_levels: int = 10  # distinct values of the target
+    shuffled: float = 0.12  # share whose target is shuffled over the rows, so that nothing is to be seen
     same_rank: float = 0.9995  # correlation of ranks from which a column is the target under another name
 
 
@@ -45,6 +46,7 @@ class Task:
     columns: Rows
     train: Rows
     test: Rows
+    is_shuffled: bool = False  # whether the target's values stand in other rows than the inputs'
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ def draw_task(folder: str | Path, seed: int, config: TaskConfig = CONFIG) -> Tas
     order = rng.permutation(n)
     train, test = order[:rows], order[rows : rows + config.test_rows]
     kept = [j for j in columns[: config.max_columns] if _varies(table[train, j])]
-    task = Task(name, target, np.array(kept, dtype=np.int64), train, test)
+    task = Task(name, target, np.array(kept, dtype=np.int64), train, test, bool(rng.random() < config.shuffled))
     return task if kept and _is_worthwhile(task, table[train], config) else None
 
 
@@ -114,6 +116,8 @@ def _is_worthwhile(task: Task, values: FloatArray, config: TaskConfig) -> bool:
 def data_of(folder: str | Path, task: Task) -> TaskData:
     table = read_table(str(folder), task.table)
     X, y = table[:, task.columns], table[:, task.target]
+    if task.is_shuffled:
+        y = y[np.random.default_rng(int(task.train[0])).permutation(len(y))]
     scale = Standardiser.fit(X[task.train], y[task.train])
     train, test = ((scale.transform_x(X[rows]), scale.transform_y(y[rows])) for rows in (task.train, task.test))
     return TaskData(*train, *test)

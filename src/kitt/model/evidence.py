@@ -1,0 +1,237 @@
+"""What may be claimed of a model: how well it predicts rows that none of its parameters has seen.
+
+The rows are dealt into folds. For each fold the kernels are fitted again to the other rows, from the parameters they have
+as warm starts, and weighted again; then they predict the rows of the fold. Leave-one-out at the fitted parameters, which
+the weights come from, promises too much for this purpose (`kitt bench evidence`). Nothing here is computed until somebody
+asks, and it has a time budget of its own: with many rows only some of the folds are judged.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from kitt.errors import FitError, KittError
+from kitt.fitting import fit
+from kitt.fitting.config import FitConfig
+from kitt.fitting.fit import FittedGP, Fitter, start_of
+from kitt.fitting.table import Table
+from kitt.language.grammar import Expression
+from kitt.model.candidates import PLAIN as PLAIN_KERNELS
+from kitt.model.mixture import Mixture
+from kitt.model.weights import stack
+from kitt.table.scaling import FloatArray
+
+Progress = Callable[[str, float], None]
+PLAIN = PLAIN_KERNELS[0]  # what the gain is over
+_LOG_2PI = math.log(2 * math.pi)
+
+
+@dataclass(frozen=True)
+class EvidenceConfig:
+    """How evidence is gathered; chosen on tables of `kitt bench atlas` at 200 rows by `kitt bench evidence`."""
+
+    folds: int = 10
+    most_rows: int = 1000  # of a fold
+    iterations: int = 10  # of the optimiser in each fold, from a warm start
+    tolerance: float = 0.1  # nats, as `FitConfig.tolerance`
+    seconds: float = 20.0  # after which no further fold is begun
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Rows of the table as they were predicted by models that had not seen them.
+
+    Attributes
+    ----------
+    rows : ndarray of int
+        Which rows were left out, and judged.
+    mean, std : ndarray
+        What was predicted for each of them, in units of the target.
+    pit : ndarray
+        The probability that was given to a lower value than the one observed.
+    log_density, plain, no_signal : ndarray
+        The log density of each observed value, in units of the target: of the model, of a plain RBF kernel with
+        constant noise, and of a normal distribution that knows no column.
+    observed : ndarray
+        The target of these rows.
+    folds : int
+        How many folds were judged, of `of_folds`.
+    """
+
+    rows: NDArray[np.intp]
+    observed: FloatArray
+    mean: FloatArray
+    std: FloatArray
+    pit: FloatArray
+    log_density: FloatArray
+    plain: FloatArray
+    no_signal: FloatArray
+    folds: int
+    of_folds: int
+    seconds: float
+
+    @property
+    def density(self) -> float:
+        """Mean log density of left-out rows, nats per row, in units of the target."""
+        return float(self.log_density.mean())
+
+    @property
+    def gain(self) -> tuple[float, float]:
+        """Log density over that of the plain RBF kernel, nats per row, and its standard error."""
+        return _mean_and_error(self.log_density - self.plain)
+
+    @property
+    def gain_over_mean(self) -> tuple[float, float]:
+        """Log density over that of a normal distribution that knows no column, and its standard error."""
+        return _mean_and_error(self.log_density - self.no_signal)
+
+    @property
+    def rmse(self) -> float:
+        return float(np.sqrt(np.mean((self.observed - self.mean) ** 2)))
+
+    @property
+    def r2(self) -> float:
+        """Share of the variance of left-out rows that their predictions explain; negative if the mean is better."""
+        spread = float(self.observed.var())
+        return 1 - self.rmse**2 / spread if spread > 0 else 0.0
+
+    def coverage(self, level: float = 0.9) -> float:
+        """Share of left-out rows inside their central interval of this probability."""
+        return float(np.mean(np.abs(self.pit - 0.5) <= level / 2))
+
+
+def gather(
+    mixture: Mixture,
+    is_plain: Sequence[bool],
+    table: Table,
+    progress: Progress | None = None,
+    config: EvidenceConfig | None = None,
+) -> Evidence:
+    """The evidence for a mixture that was fitted to a table; `is_plain` says which of its models have the plain prior."""
+    c, report = config or EvidenceConfig(), progress or (lambda what, share: None)
+    began = time.monotonic()
+    judged: list[dict[str, NDArray[Any]]] = []
+    folds = list(split(len(table.y), c))
+    for k, (train, test) in enumerate(folds):
+        if judged and time.monotonic() - began > c.seconds * (1 - 1 / (2 * len(judged))):
+            break
+        report(f"predicting left-out rows, part {k + 1} of {len(folds)}", k / len(folds))
+        judged.append(_judge(mixture, is_plain, table, train, test, c))
+    report("predicting left-out rows", 1.0)
+    values = {name: np.concatenate([part[name] for part in judged]) for name in judged[0]}
+    return Evidence(**values, folds=len(judged), of_folds=len(folds), seconds=time.monotonic() - began)
+
+
+def split(rows: int, config: EvidenceConfig) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Training and left-out rows of each fold; a fold of a large table leaves out no more than `most_rows`."""
+    order = np.random.default_rng([config.seed, rows]).permutation(rows)
+    folds = min(config.folds, rows)
+    for k in range(folds):
+        test = order[k::folds][: config.most_rows]
+        yield np.setdiff1d(order, test), np.sort(test)
+
+
+def left_out(
+    model: FittedGP | Expression,
+    table: Table,
+    *,
+    prior: str = "default",
+    config: EvidenceConfig | None = None,
+) -> FloatArray:
+    """Log densities of the standardised target of left-out rows, under one kernel with its own noise alone.
+
+    The kernel is fitted again without each fold, warm from `model`; an expression is first fitted to all rows. Two
+    kernels are compared row by row: the folds depend on the number of rows alone.
+    """
+    c = config or EvidenceConfig()
+    began = time.monotonic()
+    parts: list[FloatArray] = []
+    first = Fitter(table, random_state=c.seed, prior=prior).fit(model) if isinstance(model, Expression) else model
+    for train, test in split(len(table.y), c):
+        if parts and time.monotonic() - began > c.seconds:
+            break
+        rows = replace(table, X=table.X[train], y=table.y[train])
+        again = _on_all(refitted(first, prior, rows, c), rows, c)
+        u, (mean, _, variance) = table.warp.inverse(table.y[test].numpy()), again.moments(table.X[test])
+        z = again.warp.forward(u)
+        parts.append(-0.5 * ((z - mean) ** 2 / variance + np.log(variance) + _LOG_2PI) + again.warp.log_slope(u))
+    return np.concatenate(parts)
+
+
+def refitted(model: FittedGP, prior: str, rows: Table, config: EvidenceConfig) -> FittedGP:
+    """The same kernel, fitted to some rows of the table alone; to a subset of them where they are very many."""
+    y = torch.from_numpy(model.warp.forward(rows.warp.inverse(rows.y.numpy())))
+    few = replace(rows, y=y, warp=model.warp)
+    if len(y) > FitConfig.exact_rows:
+        few = few.rows(FitConfig.subset_rows, torch.Generator().manual_seed(config.seed))
+    fitter = Fitter(few, prior=prior, max_iterations=config.iterations, tolerance=config.tolerance, random_state=0)
+    try:
+        return fitter.fit(model.expression, start_of(model.fitted_kernel))
+    except (KittError, RuntimeError, ArithmeticError) as error:
+        raise FitError(f"{model.expression} could not be fitted without some of the rows: {error}") from error
+
+
+def _on_all(model: FittedGP, rows: Table, config: EvidenceConfig) -> FittedGP:
+    return model if model.rows == len(rows.y) else fit.on_all_rows(model, rows, FitConfig.inducing, config.seed)
+
+
+def _judge(
+    mixture: Mixture,
+    is_plain: Sequence[bool],
+    table: Table,
+    train: NDArray[np.intp],
+    test: NDArray[np.intp],
+    c: EvidenceConfig,
+) -> dict[str, NDArray[Any]]:
+    """One fold: what `Evidence` holds of each of its rows."""
+    rows, u = replace(table, X=table.X[train], y=table.y[train]), table.y[test].numpy()
+    s = table.standardiser
+    raw = table.X[test].numpy() if s is None else s.inverse_x(table.X[test].numpy())
+    observed = u if s is None else s.inverse_mean(u)
+    again = {k: refitted(m, _prior(is_plain[k]), rows, c) for k, m in enumerate(mixture.models) if mixture.weights[k]}
+    averaged = _averaged(mixture, again, rows, c)
+    predictive = averaged.predictive(raw)
+    mean, variance = averaged.predict(raw)
+    known = next((k for k, m in enumerate(mixture.models) if is_plain[k] and m.expression == PLAIN), None)
+    if known in again:
+        plain = again[known]
+    elif known is not None:
+        plain = refitted(mixture.models[known], _prior(True), rows, c)
+    else:
+        plain = Fitter(rows, prior=_prior(True), random_state=c.seed).fit(PLAIN)
+    centre, spread = float(rows.y.mean()), float(rows.y.var(correction=0))
+    offset = 0.0 if s is None else s.log_density_offset
+    return {
+        "rows": test,
+        "observed": observed,
+        "mean": mean,
+        "std": np.sqrt(variance),
+        "pit": predictive.cdf(u[:, None])[:, 0],
+        "log_density": predictive.log_density(u) + offset,
+        "plain": _on_all(plain, rows, c).log_density(raw, observed),
+        "no_signal": -0.5 * ((u - centre) ** 2 / spread + math.log(spread) + _LOG_2PI) + offset,
+    }
+
+
+def _averaged(mixture: Mixture, again: Mapping[int, FittedGP], rows: Table, c: EvidenceConfig) -> Mixture:
+    """The models that were fitted again, weighted again if they were stacked, conditioned on all of these rows."""
+    models = tuple(again.values())
+    new = Mixture(models, *stack(models)) if mixture.tail.weight else Mixture.of(models, mixture.weights[list(again)])
+    return new if models[0].rows == len(rows.y) else replace(new, models=tuple(_on_all(m, rows, c) for m in models))
+
+
+def _prior(is_plain: bool) -> str:
+    return "botorch" if is_plain else "default"
+
+
+def _mean_and_error(values: FloatArray) -> tuple[float, float]:
+    return float(values.mean()), float(values.std() / math.sqrt(len(values)))
