@@ -17,7 +17,7 @@ from torch import Tensor
 
 from kitt.errors import KittError
 from kitt.explain.facts import Check
-from kitt.fitting.fit import FittedGP, Fitter
+from kitt.fitting.fit import FittedGP, Fitter, start_of
 from kitt.fitting.table import Table
 from kitt.language.grammar import Expression, Primitive, Word
 from kitt.language.kernels import Kernel
@@ -46,11 +46,8 @@ class LeftOut:
 
     log_density: FloatArray
     mean: FloatArray
+    variance: FloatArray
     target: FloatArray
-
-    @property
-    def r2(self) -> float:
-        return 1 - float(((self.target - self.mean) ** 2).mean() / max(self.target.var(), 1e-300))
 
 
 def table_of(model: FittedGP, rows: int = DEFAULT.rows) -> Table:
@@ -70,7 +67,7 @@ def held_out(
     """Every row predicted by a fit of the others; from `start`, in the order of `searched`, or after a search of its own."""
     if not expression.signal and len(expression) == 1:
         return no_signal(table, folds)
-    density, mean = np.empty(len(table.y)), np.empty(len(table.y))
+    density, mean, variance = (np.empty(len(table.y)) for _ in range(3))
     for k in np.unique(folds):
         inside, outside = torch.from_numpy(folds != k), torch.from_numpy(folds == k)
         train = replace(table, X=table.X[inside], y=table.y[inside])
@@ -78,18 +75,20 @@ def held_out(
         gp = Fitter(train, random_state=0, **options).fit(expression, start)
         m, _, v = gp.moments(table.X[outside])
         y = table.y[outside].numpy()
-        density[folds == k], mean[folds == k] = -0.5 * ((y - m) ** 2 / v + np.log(v) + _LOG_2PI), m
-    return LeftOut(density, mean, table.y.numpy())
+        density[folds == k] = -0.5 * ((y - m) ** 2 / v + np.log(v) + _LOG_2PI)
+        mean[folds == k], variance[folds == k] = m, v
+    return LeftOut(density, mean, variance, table.y.numpy())
 
 
 def no_signal(table: Table, folds: Folds) -> LeftOut:
     """The same by the mean and variance of the other rows."""
-    y, density, mean = table.y.numpy(), np.empty(len(table.y)), np.empty(len(table.y))
+    y = table.y.numpy()
+    density, mean, variance = (np.empty(len(y)) for _ in range(3))
     for k in np.unique(folds):
         m, v = y[folds != k].mean(), max(y[folds != k].var(ddof=1), 1e-12)
         density[folds == k] = -0.5 * ((y[folds == k] - m) ** 2 / v + math.log(v) + _LOG_2PI)
-        mean[folds == k] = m
-    return LeftOut(density, mean, y)
+        mean[folds == k], variance[folds == k] = m, v
+    return LeftOut(density, mean, variance, y)
 
 
 def compared(claim: str, about: str, with_it: LeftOut, without: LeftOut) -> Check:
@@ -105,21 +104,12 @@ def searched(expression: Expression) -> Expression:
     return Expression((*expression.signal, *(word for word in expression if word.is_noise)))
 
 
-def start_of(model: FittedGP) -> Tensor:
-    """The parameters of a fitted GP as a start."""
-    kernel = model.fitted_kernel
-    return _flat(searched(kernel.expression), len(kernel.columns), kernel.parameters)
-
-
-def start_without(model: FittedGP, words: Expression, column: int | None = None) -> Tensor | None:
-    """Those of a kernel that has some of the words, or lacks a column; None where it has a word that the model lacks."""
+def start_with(model: FittedGP, words: Expression) -> Tensor | None:
+    """Start of a kernel that has only words of a fitted GP, with its parameters; None if it has another word."""
     kernel = model.fitted_kernel
     if any(word not in kernel.expression.words for word in words):
         return None
-    values = {name: np.asarray(value, np.float64) for name, value in kernel.parameters.items()}
-    if column is not None:
-        values = {name: np.delete(value, column) if value.ndim else value for name, value in values.items()}
-    return _flat(searched(words), len(kernel.columns) - (column is not None), values)
+    return _flat(searched(words), len(kernel.columns), kernel.parameters)
 
 
 def _flat(expression: Expression, dims: int, values: Mapping[str, object]) -> Tensor:
@@ -150,21 +140,18 @@ class Checker:
         self.model, self.config = model, config
         self.table = table_of(model, config.rows)
         self.folds = random_folds(len(self.table.y), config.folds)
-        self.whole = held_out(self.table, searched(model.expression), self.folds, start_of(model), config)
-
-    def signal(self) -> Check:
-        return compared("signal", "all columns", self.whole, no_signal(self.table, self.folds))
+        self.whole = held_out(self.table, searched(model.expression), self.folds, start_of(model.fitted_kernel), config)
 
     def word(self, claim: str, word: Word) -> Check | None:
         """Whether the kernel with the plainest neighbour in place of a word predicts worse."""
         other = neighbour(self.model.expression, word)
-        return self._against(claim, str(word), other, start_without(self.model, other))
+        return self._against(claim, str(word), other, start_with(self.model, other))
 
     def column(self, name: str, places: list[int]) -> Check | None:
         """Whether the kernel without a column predicts worse; without any column, nothing is left but noise."""
         keep = [d for d in range(self.table.X.shape[1]) if d not in places]
         if not keep:
-            return replace(self.signal(), claim="column", about=name)
+            return compared("column", name, self.whole, no_signal(self.table, self.folds))
         table = replace(self.table, X=self.table.X[:, keep], shortest=self.table.shortest[keep])
         table = replace(table, columns=tuple(self.table.columns[d] for d in keep))
         values = {n: np.asarray(v, np.float64) for n, v in self.model.fitted_kernel.parameters.items()}

@@ -32,6 +32,7 @@ class ColumnsConfig:
     background: int = 64  # rows over which a curve is averaged
     clear: float = 2.0  # standard deviations beyond which a curve rises or falls
     turn: float = 0.15  # of its whole rise, by which a curve must come back to have a lowest or highest point
+    detour: float = 1.3  # of the straight way to its end, at most: a curve with more bends has no simple shape
     flat: float = 0.1  # of its whole rise, which a curve may still move where it has levelled off
     least_flat: float = 0.3  # of the rows, over which it then has
 
@@ -141,7 +142,10 @@ def shape(line: Curve, x: FloatArray, config: ColumnsConfig = DEFAULT) -> Shape:
         up = sign * (mean - mean[at])
         ends = [int(up[: at + 1].argmax()), at + int(up[at:].argmax())]
         if all(up[e] > max(config.turn * rise, config.clear * np.hypot(std[e], std[at])) for e in ends):
-            return Shape(kind, float(line.x[at]), rise, error)
+            is_simple = _way(mean) <= config.detour * sum(up[e] for e in ends)
+            return Shape(kind, float(line.x[at]), rise, error) if is_simple else Shape("none", None, rise, error)
+    if _way(mean) > config.detour * rise:
+        return Shape("none", None, rise, error)
     kind = "rises" if low < high else "falls"
     end = high if low < high else low
     moving = np.abs(mean - mean[end]) > config.flat * rise
@@ -149,3 +153,8 @@ def shape(line: Curve, x: FloatArray, config: ColumnsConfig = DEFAULT) -> Shape:
     if first_flat < len(mean) and float((x >= line.x[first_flat]).mean()) >= config.least_flat:
         return Shape(kind, float(line.x[first_flat]), rise, error)
     return Shape(kind, None, rise, error)
+
+
+def _way(mean: FloatArray) -> float:
+    """All ups and downs together."""
+    return float(np.abs(np.diff(mean)).sum())

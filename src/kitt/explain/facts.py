@@ -94,7 +94,7 @@ class Part:
     share: float  # of the variance of observations; with that of the noise they add up to 1; < 0: it cancels another
     spread: float  # standard deviation over the rows, in units of the target
     uncertainty: float  # posterior standard deviation of its shape, its level aside
-    mean: FloatArray  # at the rows; the means of all parts and the mean of the target add up to the prediction
+    mean: FloatArray  # at the rows, centred; the means of all parts and the offset add up to the prediction
     std: FloatArray
     effects: tuple[Effect, ...]  # of all columns, the strongest first
 
@@ -121,7 +121,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The log density of left-out rows, in nats per row, minus that of the better of the two plain kernels."""
+    """The log density of left-out rows, in nats per row, minus that of a plain kernel (`Model.evidence`)."""
 
     plain: Expression
     gain: float
@@ -138,9 +138,10 @@ class Check:
 
     claim: str  # signal, repeats, trend, strength, noise or column
     about: str  # the word or the column
-    gain: float  # nats per row
+    gain: float
     error: float  # its standard error
     rows: int  # that were left out
+    unit: str = "nats per row"  # of the gain; of a signal, the share of the variance of left-out rows (R²)
 
     @property
     def is_supported(self) -> bool:
@@ -175,6 +176,8 @@ class Explanation:
         Reasons for doubt.
     transformed : float
         Weight of the kernels that were fitted to a transform of the target; they are not among the parts.
+    offset : float
+        What the centred parts add up to the prediction with.
     explained : float or None
         Share of the variance of left-out rows that is predicted (R²); None without checks.
     level : (float, float)
@@ -209,6 +212,7 @@ class Explanation:
     dates: frozenset[str]
     caveats: tuple[str, ...]
     transformed: float = 0.0
+    offset: float = 0.0
     explained: float | None = None
     level: tuple[float, float] = (0.0, 0.0)
     interactions: tuple[Interaction, ...] = ()

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from kitt.errors import KittError
-from kitt.explain.checks import Folds, LeftOut, compared, held_out, start_of
+from kitt.explain.checks import Folds, LeftOut, compared, held_out
 from kitt.explain.facts import Check
 from kitt.fitting.config import Budget, FitConfig
-from kitt.fitting.fit import Fitter
+from kitt.fitting.fit import Fitter, start_of
 from kitt.fitting.objective import Objective
 from kitt.fitting.starts import Spectrum
 from kitt.fitting.table import Table
@@ -72,16 +72,22 @@ def cycle_folds(x: FloatArray, period: float, folds: int = DEFAULT.folds) -> Fol
 def find(table: Table, periods: Sequence[float], config: SeasonConfig = DEFAULT) -> list[tuple[float, Check]]:
     """The periods of a table of one column that are borne out, the most telling first; `periods` are guesses."""
     found: list[tuple[float, Check]] = []
-    left = table
+    left, x = table, table.X[:, 0].numpy()
     for _ in range(config.most):
         guesses = [*([] if found else periods), *_peaks(left, config)]
-        best = _best(left, _distinct([p for p in guesses if is_resolved(table.X[:, 0].numpy(), p, config)]), config)
-        if best is None:
+        new = [p for p in guesses if is_resolved(x, p, config) and not _is_known(p, found)]
+        best = _best(left, _distinct(new), config)
+        if best is None or _is_known(best[0], found):
             return found
         period, check, pattern = best
         found.append((period, check))
         left = replace(left, y=left.y - pattern)
     return found
+
+
+def _is_known(period: float, found: Sequence[tuple[float, Check]]) -> bool:
+    """Whether a period was found before, or is a harmonic of one."""
+    return any(abs(known / (period * round(max(known / period, 1.0))) - 1) < 0.05 for known, _ in found)
 
 
 def _peaks(table: Table, config: SeasonConfig) -> list[float]:
@@ -136,17 +142,17 @@ def _best(table: Table, periods: Sequence[float], config: SeasonConfig) -> tuple
 def _check(table: Table, period: float, folds: Folds) -> Check | None:
     try:
         repeating = held_out(table, REPEATING, folds, start(period, table))
-        smooth = [held_out(table, e, folds, _smooth_start(table, e)) for e in SMOOTH]
+        smooth = [held_out(table, e, folds, start_on_all(table, e)) for e in SMOOTH]
     except (KittError, RuntimeError, ArithmeticError):
         return None
     best: LeftOut = max(smooth, key=lambda out: float(out.log_density.mean()))
     return compared("repeats", table.columns[0], repeating, best)
 
 
-def _smooth_start(table: Table, expression: Expression) -> Tensor:
+def start_on_all(table: Table, expression: Expression) -> Tensor:
     """Its parameters on all rows: what it may know of the rows left out speaks against a period, not for it."""
     fitter = Fitter(table, random_state=0, draws=0, coarse_rows=150)
-    return start_of(fitter.fit(expression))
+    return start_of(fitter.fit(expression).fitted_kernel)
 
 
 def start(period: float, table: Table) -> Tensor:
