@@ -197,7 +197,7 @@ class Explanation:
     >>> explanation.columns[0].column
     'x1'
     >>> sorted(explanation.to_dict())[:4]
-    ['caveats', 'columns', 'comparison', 'expression']
+    ['caveats', 'checks', 'columns', 'comparison']
     """
 
     target: str

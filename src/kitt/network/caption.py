@@ -22,11 +22,13 @@ from kitt.errors import InvalidInputError
 from kitt.language.grammar import Expression
 from kitt.network.checkpoint import LoadedModel, load
 from kitt.network.network import StemEncoder
+from kitt.network.properties import Group, Property, alike, properties
 from kitt.network.ranking import DEFAULT as RANKING
 from kitt.network.ranking import RANKINGS, RankingConfig, loss_scenarios, rank
 from kitt.table.scaling import FloatArray, Standardiser, centre_and_scale
 from kitt.threads import threads_for
 
+_GROUPS = 6  # of captions that are kept
 SEARCHES = ("beam", "greedy", "sample")
 HEADS = ("classifier", "decoder")
 
@@ -77,6 +79,11 @@ class Captions:
         The network's guess of each column's inverse lengthscale.
     noise : float or None
         The network's guess of the share of noise in the variance of the target.
+    properties : tuple of Property
+        What the table is like, in words people use: each has a `name`, a `meaning` and a `probability`, which is that of
+        all captions that have the property together. Empty where the classifier alone was asked.
+    groups : tuple of Group
+        The captions that were found, those that say nearly the same together, the most probable group first.
 
     Examples
     --------
@@ -93,6 +100,8 @@ class Captions:
     strangeness: float | None
     roughness: tuple[float, ...] | None
     noise: float | None
+    properties: tuple[Property, ...] = ()
+    groups: tuple[Group, ...] = ()
 
     def __iter__(self) -> Iterator[Caption]:
         return iter(self.ranked)
@@ -300,10 +309,13 @@ def _caption(
 ) -> Captions:
     words = word_probabilities(loaded, view)
     found: Sums
+    believed: tuple[Property, ...] = ()
     if head == "classifier":
         found = {frozenset([i]): ((i,), float(p)) for i, p in enumerate(words)}
     else:
-        found = merge_orders(_SEARCH[search](_Stepper(loaded, view), generator))
+        step = _Stepper(loaded, view)
+        found = merge_orders(_SEARCH[search](step, generator))
+        believed = properties(step, step.config.max_words)
     said = sorted(found.values(), key=lambda caption: -caption[1])
     losses: list[float | None] = [None] * len(said)
     order = list(range(len(said)))
@@ -313,7 +325,9 @@ def _caption(
         order = rank([p for _, p in said], scenarios, ranking, k, config)
     captions = [Caption(Expression.from_indices(said[i][0]), said[i][1], losses[i]) for i in order[:k]]
     roughness = None if view.roughness is None else tuple(map(float, view.roughness))
-    return Captions(tuple(captions), tuple(map(float, words)), view.rows, view.strangeness, roughness, view.noise)
+    groups = alike([(Expression.from_indices(words), p) for words, p in said])[:_GROUPS]
+    seen = (view.rows, view.strangeness, roughness, view.noise)
+    return Captions(tuple(captions), tuple(map(float, words)), *seen, believed, groups)
 
 
 def word_probabilities(loaded: LoadedModel, view: View) -> Tensor:

@@ -35,16 +35,16 @@ def _grows(word: Word) -> bool:
 
 
 PROPERTIES: dict[str, tuple[str, Callable[[Expression], bool]]] = {
-    "smooth": ("the target is a smooth function", lambda e: bool(e.signal) and not any(_has(w, _ROUGH) for w in e)),
-    "rough": ("it is a rough function, without smooth curves", lambda e: any(_has(w, _ROUGH) for w in e.signal)),
-    "repeats": ("it repeats: a season or a wave along a column", lambda e: any(_has(w, _REPEATING) for w in e)),
-    "trend": ("it has a straight or quadratic trend", lambda e: any(_is_linear(w) for w in e.signal)),
-    "strength changes": ("it varies more strongly at one end of a column", lambda e: any(map(_grows, e.signal))),
+    "smooth": ("curves without corners", lambda e: bool(e.signal) and not any(_has(w, _ROUGH) for w in e)),
+    "rough": ("ragged, without smooth curves", lambda e: any(_has(w, _ROUGH) for w in e.signal)),
+    "repeats": ("a season or a wave along a column", lambda e: any(_has(w, _REPEATING) for w in e)),
+    "trend": ("a straight or quadratic line along a column", lambda e: any(_is_linear(w) for w in e.signal)),
+    "strength changes": ("the target moves more at one end of a column", lambda e: any(map(_grows, e.signal))),
     "noise changes": (
         "the noise is larger at one end of a column",
         lambda e: any(w.is_noise and Primitive.LINEAR in w.factors for w in e),
     ),
-    "nothing but noise": ("the columns say nothing about it", lambda e: not e.signal),
+    "nothing but noise": ("the columns say nothing about the target", lambda e: not e.signal),
 }
 
 
@@ -68,6 +68,38 @@ class Property:
 
     def __str__(self) -> str:
         return f"{self.name} ({self.probability:.0%})"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Captions that say nearly the same, the most probable first, with the sum of their probabilities."""
+
+    expressions: tuple[Expression, ...]
+    probability: float
+
+    def __str__(self) -> str:
+        more = f" and {len(self.expressions) - 1} like it" if len(self.expressions) > 1 else ""
+        return f"{self.expressions[0]}{more} ({self.probability:.0%})"
+
+
+_ALIKE = {
+    Primitive.MATERN52: Primitive.RBF,
+    Primitive.MATERN12: Primitive.MATERN32,
+    Primitive.COSINE: Primitive.PERIODIC,
+}
+
+
+def alike(captions: Sequence[tuple[Expression, float]]) -> tuple[Group, ...]:
+    """Captions grouped by what they are up to details: RBF or Matern52, Matern32 or Matern12, Periodic or Cosine."""
+    groups: dict[frozenset[tuple[Primitive, ...]], list[tuple[Expression, float]]] = {}
+    for expression, p in captions:
+        key = frozenset(tuple(sorted(_ALIKE.get(f, f) for f in word.factors)) for word in expression)
+        groups.setdefault(key, []).append((expression, p))
+    made = []
+    for members in groups.values():
+        members.sort(key=lambda pair: -pair[1])
+        made.append(Group(tuple(e for e, _ in members), sum(p for _, p in members)))
+    return tuple(sorted(made, key=lambda group: -group.probability))
 
 
 def has_property(name: str, expression: Expression) -> bool:
