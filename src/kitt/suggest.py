@@ -55,7 +55,7 @@ def suggest_dataset(
         return Suggestion(dataset, options, captions, warnings=notes, seconds=_seconds(times))
     table = Table.of(dataset)  # standardised here, once, for all fits
     some = rows_to_fit(table, options)  # of a large table, as many as exact GPs can take
-    fits = fit_candidates(some, [c.expression for c in captions], options, report, propose)  # step 5
+    fits = fit_candidates(some, captions.ranked, options, report, propose)  # step 5
     times.append(time.perf_counter())
     mixture = average(fits.models, options.weights, captions)  # step 6
     mixture = on_all_rows(mixture, table, fits, options)

@@ -19,6 +19,7 @@ from kitt.language.grammar import Expression
 from kitt.model.candidates import EFFORTS, Candidate, candidates, longer
 from kitt.model.mixture import Mixture
 from kitt.model.options import Options
+from kitt.network.caption import Caption
 
 Progress = Callable[[str, float], None]  # what is being done, and the share that is done
 Propose = Callable[[Table], list[Expression]]  # what the network says about a table
@@ -46,16 +47,20 @@ class Fits:
 
 
 def fit_candidates(
-    table: Table, captions: Sequence[Expression], options: Options, progress: Progress, propose: Propose
+    table: Table, captions: Sequence[Caption], options: Options, progress: Progress, propose: Propose
 ) -> Fits:
-    """Verify the captions, fit the candidates that follow, and grow the best kernel where that pays."""
+    """Verify the captions, fit the candidates that follow, and grow the best kernel where that pays.
+
+    A caption is verified by what a few hundred rows say for it, less the loss that the network expects of it.
+    """
     effort, fits = EFFORTS[options.effort], Fits()
     bench = _Fitters(table, options)
     if effort.verified > 1:
-        for expression in captions[: effort.verified]:
-            progress(f"comparing {expression}", 0.1)
-            fits.verified[expression] = bench.named.coarse_score(expression)
-    chosen = candidates(captions, fits.verified, effort)
+        for caption in captions[: effort.verified]:
+            progress(f"comparing {caption.expression}", 0.1)
+            expected = len(table.y) * (caption.expected_loss or 0.0)
+            fits.verified[caption.expression] = bench.named.coarse_score(caption.expression) - expected
+    chosen = candidates([c.expression for c in captions], fits.verified, effort)
     for i, candidate in enumerate(chosen):
         progress(f"fitting {candidate}", 0.2 + 0.8 * i / len(chosen))
         _attempt(bench, candidate, fits)

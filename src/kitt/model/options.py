@@ -19,7 +19,7 @@ class Options:
     model: str = "default"  # checkpoint
     head: str = "decoder"
     search: str = "beam"
-    ranking: str = "prudent"
+    ranking: str = "expected-loss"
     effort: str = "normal"  # how much is fitted: quick, normal or thorough
     weights: Weighting = "stacking"
     warp: bool = True  # also fit a transform of the target, where that looks better
