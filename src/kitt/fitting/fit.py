@@ -37,6 +37,7 @@ from kitt.table.scaling import IDENTITY, Warp
 FloatArray = NDArray[np.float64]
 RandomState = int | torch.Generator | None
 _ENTRIES = 2**22  # of the covariance between training rows and new ones, worked on at once
+_TRIAL_ROWS = 7000  # by which the time of a sparse posterior is measured
 _SPREAD_ROWS = 500  # on which the variance of each word is measured
 _FAR = 1e30  # standard deviations from which products of inputs overflow
 _LOG_2PI = math.log(2 * math.pi)
@@ -371,16 +372,27 @@ def _fit(
     return model
 
 
-def on_all_rows(model: FittedGP, table: Table, inducing: int, seed: int) -> FittedGP:
-    """A GP that was fitted to some of the rows, with a sparse posterior on all of them."""
+def on_all_rows(model: FittedGP, table: Table, inducing: int, seed: int, seconds: float = math.inf) -> FittedGP:
+    """A GP that was fitted to some of the rows, with a sparse posterior on all of them, or on as many as time allows."""
+    began = time.monotonic()
     kernel, theta = model.fitted_kernel.kernel, model.fitted_kernel.theta
-    X, y = table.X, torch.from_numpy(model.warp.forward(table.y.numpy()))
-    Z = choose_inducing(kernel, theta, X, inducing, torch.Generator().manual_seed(seed))
+    generator = torch.Generator().manual_seed(seed)
+    Z = choose_inducing(kernel, theta, table.X, inducing, generator)
+    rows = table
+    if seconds < math.inf and len(table.y) > _TRIAL_ROWS:
+        trial = time.monotonic()
+        SparsePosterior.fit(kernel, theta, table.X[:_TRIAL_ROWS], table.y[:_TRIAL_ROWS], Z)
+        now = time.monotonic()
+        rows = table.rows(max(_TRIAL_ROWS, int(_TRIAL_ROWS * (began + seconds - now) / (now - trial))), generator)
+    y = torch.from_numpy(model.warp.forward(rows.y.numpy()))
+    on = f"{len(y)} of them" if len(y) < len(table.y) else "all of them"
     note = (
-        f"parameters and weights from {model.rows} of {len(y)} rows; the posterior on all rows is sparse, with {len(Z)} "
-        "inducing points, and the likelihood its variational bound"
+        f"parameters and weights from {model.rows} of {len(table.y)} rows; the posterior on {on} is sparse, with {len(Z)} "
+        f"inducing points, and the likelihood its variational bound{'; the deadline left no time for more' * (on[0] != 'a')}"
     )
-    return replace(model, X=X, y=y, inducing=Z, stored_noise=model.noise_model, warnings=(*model.warnings, note))
+    new = replace(model, X=rows.X, y=y, inducing=Z, stored_noise=model.noise_model, warnings=(*model.warnings, note))
+    _ = new.posterior
+    return new
 
 
 def _searched(expression: Expression) -> tuple[Word, ...]:

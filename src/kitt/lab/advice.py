@@ -19,7 +19,7 @@ from kitt.errors import InvalidInputError
 from kitt.lab.examples import LOSS_CAP, Examples
 from kitt.language.grammar import WORDS
 from kitt.network.advice import AdviceConfig, AdviceHead
-from kitt.network.ranking import cover
+from kitt.network.ranking import rank
 
 V = len(WORDS)
 
@@ -150,7 +150,8 @@ def cross_validate(
         for i in np.flatnonzero(fold == number):
             scenarios = head.scenarios(examples.features[i : i + 1], examples.multi_hot[i])[0]
             expected[i] = scenarios[:, :V].mean(0)
-            chosen[i] = torch.tensor(cover(scenarios[:, :V].double(), k, V))
+            likeliest_first = examples.log_probabilities[i].argsort(descending=True)
+            chosen[i] = likeliest_first[rank(scenarios[:, likeliest_first].double(), k)]
             there = examples.multi_hot[i, V:].any(-1)
             sums[i, there] = scenarios[:, V:].mean(0)[there]
     return Advice(expected, chosen, sums)

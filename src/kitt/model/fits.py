@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from kitt.errors import FitError
@@ -19,6 +20,7 @@ from kitt.language.grammar import Expression
 from kitt.model.candidates import EFFORTS, Candidate, candidates, longer
 from kitt.model.mixture import Mixture
 from kitt.model.options import Options
+from kitt.network.caption import Caption
 
 Progress = Callable[[str, float], None]  # what is being done, and the share that is done
 Propose = Callable[[Table], list[Expression]]  # what the network says about a table
@@ -46,16 +48,26 @@ class Fits:
 
 
 def fit_candidates(
-    table: Table, captions: Sequence[Expression], options: Options, progress: Progress, propose: Propose
+    table: Table,
+    captions: Sequence[Caption],
+    options: Options,
+    progress: Progress,
+    propose: Propose,
+    end: float = math.inf,
 ) -> Fits:
-    """Verify the captions, fit the candidates that follow, and grow the best kernel where that pays."""
+    """Verify the captions, fit the candidates that follow, and grow the best kernel where that pays.
+
+    A caption is verified by what a few hundred rows say for it, less the loss that the network expects of it. What is not
+    fitted by `end`, of `time.monotonic`, is left out, but for the first candidate.
+    """
     effort, fits = EFFORTS[options.effort], Fits()
-    bench = _Fitters(table, options)
+    bench = _Fitters(table, options, end)
     if effort.verified > 1:
-        for expression in captions[: effort.verified]:
-            progress(f"comparing {expression}", 0.1)
-            fits.verified[expression] = bench.named.coarse_score(expression)
-    chosen = candidates(captions, fits.verified, effort)
+        for caption in captions[: effort.verified]:
+            progress(f"comparing {caption.expression}", 0.1)
+            expected = len(table.y) * (caption.expected_loss or 0.0)
+            fits.verified[caption.expression] = bench.named.coarse_score(caption.expression) - expected
+    chosen = candidates([c.expression for c in captions], fits.verified, effort)
     for i, candidate in enumerate(chosen):
         progress(f"fitting {candidate}", 0.2 + 0.8 * i / len(chosen))
         _attempt(bench, candidate, fits)
@@ -75,27 +87,28 @@ def rows_to_fit(table: Table, options: Options) -> Table:
     return table.rows(config.subset_rows, torch.Generator().manual_seed(options.random_state))
 
 
-def on_all_rows(mixture: Mixture, table: Table, fits: Fits, options: Options) -> Mixture:
-    """The same mixture with the models that count, and those they are compared with, conditioned on all rows."""
+def on_all_rows(mixture: Mixture, table: Table, options: Options, end: float = math.inf) -> Mixture:
+    """The same mixture with the models that count conditioned on all rows, or on as many as time allows."""
     if mixture.models[0].rows == len(table.y):
         return mixture
     config = FitConfig.of(None, dict(options.fit_options or {}))
-    models = [
-        fit.on_all_rows(model, table, config.inducing, options.random_state) if w > 0 or plain else model
-        for model, w, plain in zip(mixture.models, mixture.weights, fits.is_plain, strict=True)
-    ]
+    models, left = list(mixture.models), int((mixture.weights > 0).sum())
+    for k in np.argsort(-mixture.weights)[:left].tolist():
+        seconds = max(0.0, end - time.monotonic()) / left
+        models[k] = fit.on_all_rows(models[k], table, config.inducing, options.random_state, seconds)
+        left -= 1
     return replace(mixture, models=tuple(models))
 
 
 class _Fitters:
     """A fitter for each prior and each scale of the target, made when it is first needed; they share what they can."""
 
-    def __init__(self, table: Table, options: Options) -> None:
+    def __init__(self, table: Table, options: Options, end: float) -> None:
         self.table, self.warped_table = table, table.warped() if options.warp else None
         search = THOROUGH_SEARCH if EFFORTS[options.effort].thorough_search else {}
         self._settings: dict[str, Any] = {"objective": options.objective, **search, **(options.fit_options or {})}
         self._seed = options.random_state
-        self.end = math.inf if options.deadline is None else time.monotonic() + options.deadline
+        self.end = end
         self.named = self._fitter(table, "default")
         self.plain = self._fitter(table, "botorch")
         self.plain.coarse.share_profile(self.named.coarse)

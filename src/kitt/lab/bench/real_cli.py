@@ -39,16 +39,16 @@ def advice(
     ],
     data: Folder = None,
     model: Annotated[str, typer.Option(help="Checkpoint whose encodings are used.")] = "default",
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Checkpoint to write: the same, with the head learned from all tasks.")
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Learn what each kernel loses on real tasks, cross-validated over tables, beside other ways to choose."""
+    """Learn what each kernel loses on real tasks, cross-validated over tables, beside other ways to choose.
+
+    `kitt finish --losses` puts what is learned from all tasks into a checkpoint.
+    """
     from kitt.lab.bench.advice import run_advice
     from kitt.lab.bench.datasets import data_directory
 
-    print_rows(run_advice(corpus, data_directory(data, "table"), model, out), as_json, "advice on real tasks")
+    print_rows(run_advice(corpus, data_directory(data, "table"), model), as_json, "advice on real tasks")
 
 
 @app.command()
