@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from kitt.cli import tables
+from kitt.cli import demo, tables
 from kitt.cli.display import console, errors
 from kitt.cli.plugins import PluginGroup
 from kitt.errors import KittError
@@ -28,6 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(tables.app)
+app.add_typer(demo.app)
 
 
 def main() -> None:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from kitt.cli.display import bar, console, errors, notes, print_captions, print_explanation, print_fits, write
-from kitt.errors import InvalidInputError, KittError, MissingExtraError
-
-if TYPE_CHECKING:
-    from kitt.model.suggestion import Suggestion
+from kitt.errors import InvalidInputError, KittError
 
 TABLES = (".csv", ".tsv", ".txt", ".dat", ".data", ".parquet", ".gz")  # what is read of a directory
 
@@ -289,42 +286,3 @@ def export(
     from kitt.model.document import load
 
     write(out, load(model).code(to, component))
-
-
-# --- demo ----------------------------------------------------------------------------------------------------------------
-
-
-@app.command()
-def demo(
-    out: Annotated[Path, typer.Option(help="Directory for the report and the model.")] = Path(),
-    deadline: Annotated[float, typer.Option(help="Seconds for all fits together.")] = 20.0,
-) -> None:
-    """The whole job on a real table: progress of diabetes in 442 patients (scikit-learn's)."""
-    from sklearn.datasets import load_diabetes
-
-    import kitt
-    from kitt.model.options import Options
-    from kitt.suggest import suggest_dataset
-    from kitt.table.dataset import Dataset
-
-    frame = load_diabetes(as_frame=True, scaled=False).frame
-    dataset = Dataset.from_frame(frame.rename(columns={"target": "progress"}))
-    with bar() as progress:
-        suggestion = suggest_dataset(dataset, Options(deadline=deadline), progress=progress)
-    print_captions({"table": "diabetes", **suggestion.to_dict(), "warnings": []})
-    print_fits(suggestion)
-    print_explanation(kitt.explain(suggestion))
-    suggestion.save(out / "demo-model.json")
-    console.print(f"model in {out / 'demo-model.json'}: try kitt explain, kitt export --to gpytorch", highlight=False)
-    if report := _report(suggestion, out / "demo-report.html"):
-        console.print(f"report in {report}", highlight=False)
-
-
-def _report(suggestion: Suggestion, path: Path) -> Path | None:
-    import kitt
-
-    try:
-        kitt.write_report(suggestion, path)
-    except MissingExtraError:  # the extra `report` is not installed
-        return None
-    return path

@@ -14,6 +14,7 @@ from kitt.language.grammar import Expression
 from kitt.model.document import Model
 from kitt.model.mixture import Mixture
 from kitt.model.options import Options
+from kitt.model.weights import DEFAULT as PRICES
 from kitt.network.caption import Captions
 from kitt.network.properties import Property
 from kitt.table.dataset import Dataset
@@ -86,6 +87,8 @@ class Suggestion:
                     "log_marginal_likelihood": m.log_marginal_likelihood,
                     "loo_log_density": m.loo_log_density,
                     "bic": m.bic,
+                    "parameters": m.parameter_count,
+                    "price": PRICES.parameter_price * m.parameter_count,
                     "converged": m.converged,
                     "seconds": m.seconds,
                     "warnings": list(m.warnings),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -56,30 +56,24 @@ class Gallery:
 
     def line(self) -> tuple[Svg, Svg]:
         """Fit and words of a table with one column."""
-        table, model = self.suggestion.dataset, self.suggestion.fitted
-        column, mixture = table.encoding.columns, model.mixture
-        (only,) = [c for c in column if c.outputs]
-        axis, x = Column(only.outputs[0], origin=only.origin), table.X[:, 0]
-        grid = self._grid(x)
-        low, high = mixture.quantiles(grid[:, None], [0.025, 0.975]).T
-        curve = Curve(grid, mixture.predict(grid[:, None])[0], low, high)
-        best = mixture.models[mixture.best]
+        table, mixture = self.suggestion.dataset, self.suggestion.mixture
+        axis, x = _only(self.suggestion), table.X[:, 0]
+        grid = _grid(x, self._shortest())
+        best = mixture.models[[m.expression for m in mixture.models].index(self.explanation.expression)]
         left = table.y - best.predict(table.X)[0]
         shares = {part.word: part.share for part in self.explanation.parts}
         parts = []
         for i, word in enumerate(best.expression):
             if not word.is_noise:
                 mean, variance = best.component(i, grid[:, None])
-                parts.append(_banded(grid, mean, variance, f"{word}: {percent(shares[word])} of the variance"))
-        return figures.fit(axis, self.target, x, table.y, curve), figures.words(axis, self.target, parts, (x, left))
+                centre = best.component(i, table.X)[0].mean()  # the level of a word alone says nothing
+                parts.append(_banded(grid, mean - centre, variance, f"{word}: {percent(shares[word])} of the variance"))
+        return curve(self.suggestion, shortest=self._shortest()), figures.words(axis, self.target, parts, (x, left))
 
-    def _grid(self, x: FloatArray) -> FloatArray:
-        """A little beyond the rows at both ends, and fine enough for the shortest period."""
-        low, high = float(x.min()), float(x.max())
-        span = high - low
+    def _shortest(self) -> float | None:
+        """The shortest period that the picture should resolve."""
         periods = [p for part in self.explanation.parts for e in part.effects for p in e.periods]
-        cycles = span / min(periods) if periods else 0.0
-        return np.linspace(low - 0.06 * span, high + 0.06 * span, int(np.clip(16 * cycles, 300, 1200)))
+        return min(periods, default=None)
 
     def diagnostics(self) -> tuple[Svg, Svg, Svg]:
         out = self.left_out
@@ -148,3 +142,34 @@ class Gallery:
 def _banded(x: FloatArray, mean: FloatArray, variance: FloatArray, name: str = "") -> Curve:
     reach = 1.96 * np.sqrt(variance)
     return Curve(x, mean, mean - reach, mean + reach, name)
+
+
+def curve(
+    suggestion: Suggestion,
+    until: float | None = None,
+    later: Mapping[str, FloatArray] | None = None,
+    shortest: float | None = None,
+) -> Svg:
+    """Rows of one column with the mean and its band, continued beyond the last row."""
+    table, mixture = suggestion.dataset, suggestion.mixture
+    x = table.X[:, 0]
+    grid = _grid(x, shortest or 24 * float(np.ptp(x)) / table.n, until)
+    low, high = mixture.quantiles(grid[:, None], [0.025, 0.975]).T
+    drawn = Curve(grid, mixture.predict(grid[:, None])[0], low, high)
+    after = None if later is None else (later["x"], later["y"])
+    return figures.fit(_only(suggestion), table.target, x, table.y, drawn, after)
+
+
+def _only(suggestion: Suggestion) -> Column:
+    """The axis of the only column of a table."""
+    (only,) = [c for c in suggestion.dataset.encoding.columns if c.outputs]
+    return Column(only.outputs[0], origin=only.origin)
+
+
+def _grid(x: FloatArray, shortest: float | None, until: float | None = None) -> FloatArray:
+    """A little before the rows, further beyond them, and fine enough for the shortest period."""
+    low, high = float(x.min()), float(x.max())
+    span = high - low
+    end = high + 0.15 * span if until is None else until
+    cycles = (end - low) / shortest if shortest else 0.0
+    return np.linspace(low - 0.03 * span, end, int(np.clip(16 * cycles, 300, 1200)))
