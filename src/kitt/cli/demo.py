@@ -19,7 +19,7 @@ from kitt.errors import MissingExtraError
 if TYPE_CHECKING:
     from kitt.model.suggestion import Suggestion
 
-FROM, UNTIL = 1976.0, 1996.0  # the years of CO2 that are fitted; the later ones are forecast
+FROM, UNTIL = 1970.0, 1996.0  # the years of CO2 that are fitted; the later ones are forecast
 app = typer.Typer()
 
 
@@ -64,7 +64,7 @@ def _read(name: str) -> Any:
 
 
 def _co2(deadline: float) -> tuple[Suggestion, dict[str, Any]]:
-    """Twenty years of CO2, and the six years that follow as they were forecast and as they came."""
+    """Twenty-six years of CO2, and the six years that follow as they were forecast and as they came."""
     import numpy as np
 
     import kitt

@@ -30,6 +30,7 @@ class ColumnsConfig:
     paired: int = 5  # columns of which all pairs are looked at
     grid: int = 25  # points of a curve
     background: int = 64  # rows over which a curve is averaged
+    min_values: int = 5  # of a column, for its curve to have a shape
     clear: float = 2.0  # standard deviations beyond which a curve rises or falls
     turn: float = 0.15  # of its whole rise, by which a curve must come back to have a lowest or highest point
     detour: float = 1.3  # of the straight way to its end, at most: a curve with more bends has no simple shape
@@ -134,7 +135,7 @@ def shape(line: Curve, x: FloatArray, config: ColumnsConfig = DEFAULT) -> Shape:
     mean, std = line.mean, line.std
     low, high = int(mean.argmin()), int(mean.argmax())
     rise, error = float(mean[high] - mean[low]), float(np.hypot(std[high], std[low]))
-    if len(mean) < 2 or rise <= config.clear * error:
+    if len(mean) < config.min_values or rise <= config.clear * error:
         return Shape("none", None, rise, error)
     for kind, at, sign in (("lowest", low, 1.0), ("highest", high, -1.0)):
         if not 0 < at < len(mean) - 1:

@@ -41,6 +41,7 @@ __all__ = [
     "level_effect",
     "predicted_observed",
     "residuals",
+    "scatter",
     "smoothing_error",
     "spectrum",
     "variogram",
@@ -185,6 +186,17 @@ def _along(axes: Axes, column: Column) -> None:
         locator = AutoDateLocator()
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+
+
+@picture
+def scatter(column: Column, target: str, x: FloatArray, y: FloatArray) -> Figure:
+    """The rows: the target against one column."""
+    figure, (axes,) = frame()
+    some = thinned(len(x))
+    points(axes, _moment(column, x[some]), y[some], BLUE)
+    axes.set_ylabel(shown(target, 24))
+    _along(axes, column)
+    return figure
 
 
 # --- the fit of many columns ----------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from kitt.table import dataset as data
 from kitt.table.scaling import FloatArray
 
 MOST_COLUMNS = 6
+MOST_SCATTERS = 3
 MOST_ROWS_OF_HEAT_MAP = 12
 _FEW = 6  # values of a column up to which its effect is shown as points
 
@@ -83,38 +84,55 @@ class Gallery:
             figures.calibration(out.pit),
         )
 
+    def data(self) -> list[Svg]:
+        """The target against each of the columns that matter most."""
+        table = self.suggestion.dataset
+        drawn = []
+        for column in self.active[:MOST_SCATTERS]:
+            axis = Column(column.name, origin=column.origin)
+            if column.kind != "levels":
+                drawn.append(figures.scatter(axis, self.target, table.X[:, self._places(column)[0]], table.y))
+        return drawn
+
     def effects(self) -> list[Svg]:
-        """One column at a time, the others at a typical row: medians, and the most frequent level."""
+        """One column at a time, averaged over the rows (partial dependence); of levels, at a typical row."""
+        known = {effect.column: effect.curve for effect in self.explanation.columns}
+        typical = self._typical()
+        drawn = [(column, *self._effect(column, typical, known.get(column.name))) for column in self.active]
+        ends = np.array([(curve.low.min(), curve.high.max()) for _, curve, _ in drawn])
+        margin = 0.05 * (ends[:, 1].max() - ends[:, 0].min()) or 1.0
+        limits = (float(ends[:, 0].min() - margin), float(ends[:, 1].max() + margin))
+        return [self._effect_picture(*item, limits) for item in drawn]
+
+    def _typical(self) -> FloatArray:
+        """Medians, and of each column of levels the most frequent one."""
         X = self.suggestion.dataset.X
         typical = np.median(X, axis=0)
         for column in self.suggestion.dataset.encoding.columns:
             if column.kind == "levels":
                 patterns, counts = np.unique(X[:, self._places(column)], axis=0, return_counts=True)
                 typical[self._places(column)] = patterns[counts.argmax()]
-        drawn = [(column, *self._effect(column, typical)) for column in self.active]
-        ends = np.array([(curve.low.min(), curve.high.max()) for _, curve, _ in drawn])
-        margin = 0.05 * (ends[:, 1].max() - ends[:, 0].min()) or 1.0
-        limits = (float(ends[:, 0].min() - margin), float(ends[:, 1].max() + margin))
-        return [self._effect_picture(*item, limits) for item in drawn]
+        return typical
 
-    def _effect(self, column: data.Column, typical: FloatArray) -> tuple[Curve, list[str]]:
+    def _effect(
+        self, column: data.Column, typical: FloatArray, known: Any
+    ) -> tuple[Curve, list[str]]:
         """The function along a column, and the names of its points if these are few."""
+        if known is not None:
+            names = [f"{value:g}" for value in known.x] if column.kind == "number" and len(known.x) <= _FEW else []
+            x = np.arange(len(known.x), dtype=np.float64) if names else known.x
+            return _banded(x, known.mean, known.std**2), names
         places = self._places(column)
-        names: list[str] = []
         if column.kind == "levels":
             names = list(column.levels)
             values = np.array([[level == one for one in column.indicators] for level in column.levels], np.float64)
         else:
             x = self.suggestion.dataset.X[:, places[0]]
-            distinct = np.unique(x)
-            if column.kind == "number" and len(distinct) <= _FEW:
-                names = [f"{value:g}" for value in distinct]
-            values = (distinct if names else np.linspace(x.min(), x.max(), 80))[:, None]
+            names, values = [], np.linspace(x.min(), x.max(), 80)[:, None]
         X = np.tile(typical, (len(values), 1))
         X[:, places] = values
         mean, variance = self.suggestion.mixture.predict(X, noisy=False)
-        x = np.arange(len(values), dtype=np.float64) if names else values[:, 0]
-        return _banded(x, mean, variance), names
+        return _banded(np.arange(len(values), dtype=np.float64) if names else values[:, 0], mean, variance), names
 
     def _effect_picture(
         self, column: data.Column, curve: Curve, names: Sequence[str], limits: tuple[float, float]

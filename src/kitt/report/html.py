@@ -1,4 +1,4 @@
-"""A suggestion as one HTML file that needs nothing else: the answer, the evidence, the fit, the code, how it was made."""
+"""A suggestion as one HTML file that needs nothing else: the answer, the fit, the evidence, the code, how it was made."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ def render_report(
         "style_url": style_url,
         "explanation": explanation,
         "left_out": left_out,
+        "shares": content.shares(explanation) if len(explanation.columns) > 1 and explanation.is_signal else [],
         **_pictures(Gallery(suggestion, explanation, left_out)),
     }
     facts["settings"] = list(content.settings(suggestion, time.perf_counter() - began))
@@ -107,6 +108,8 @@ def _facts(suggestion: Suggestion) -> dict[str, Any]:
     return {
         "table": suggestion.dataset,
         "captions": suggestion.captions,
+        "properties": suggestion.properties,
+        "groups": suggestion.captions.groups,
         "best": model.best,
         "candidates": content.candidates(suggestion),
         "plain": None if plain is None else str(plain.expression),
@@ -125,6 +128,7 @@ def _pictures(gallery: Gallery) -> dict[str, Any]:
         "evidence": evidence(gallery.suggestion, gallery.explanation, gallery.active),
         "line": gallery.line() if gallery.is_line else None,
         "diagnostics": gallery.diagnostics(),
+        "scatters": [] if gallery.is_line else gallery.data(),
         "effects": [] if gallery.is_line else gallery.effects(),
         "heat_map": None if gallery.is_line else gallery.heat_map(),
     }
