@@ -52,7 +52,7 @@ def _fitted(name: str, frame: Any, deadline: float) -> Suggestion:
 
     with bar() as progress:
         suggestion = suggest_dataset(Dataset.from_frame(frame), Options(deadline=deadline), progress=progress)
-    print_properties({p.name: p.probability for p in suggestion.properties if p.probability >= 0.1})
+    print_properties(p for p in suggestion.to_dict()["properties"] if p["probability"] >= 0.1)
     return suggestion
 
 

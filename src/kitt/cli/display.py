@@ -44,13 +44,11 @@ def print_captions(record: dict[str, Any]) -> None:
     notes(record["warnings"])
 
 
-def print_properties(believed: dict[str, float], width: int = 20) -> None:
+def print_properties(believed: Iterable[dict[str, Any]], width: int = 20) -> None:
     """What the network believes, one line with a bar for each property; bars are on one scale, from 0 to 100 %."""
-    from kitt.network.properties import PROPERTIES
-
-    for name, probability in believed.items():
-        bar = "█" * round(width * probability)
-        line = f"  {name:17} {probability:4.0%} [blue]{bar:{width}}[/] [dim]{PROPERTIES[name][0]}[/]"
+    for p in believed:
+        bar = "█" * round(width * p["probability"])
+        line = f"  {p['name']:17} {p['probability']:4.0%} [blue]{bar:{width}}[/] [dim]{p['meaning']}[/]"
         console.print(line, highlight=False, soft_wrap=True)
 
 

@@ -119,7 +119,7 @@ def _record(
         dataset = Dataset.read(path, target, drop, exclude)
         return {"table": path, **suggest_dataset(dataset, Options.of(**options), fit=False).to_dict()}
     except KittError as error:
-        return {"table": path, "error": str(error)}
+        return {"table": path, "error": error.told("command line")}
 
 
 # --- fit -----------------------------------------------------------------------------------------------------------------

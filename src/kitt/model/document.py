@@ -85,7 +85,9 @@ class Model:
     def mixture(self) -> Mixture:
         if self.fitted_mixture is None:
             raise InvalidInputError(
-                "this model has kernels but no rows to predict from: give it some, model.on(dataset)"
+                "this model has kernels but no rows to predict from",
+                "give it some, model.on(dataset)",
+                {"command line": "fit it again without --no-rows"},
             )
         return self.fitted_mixture
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from html import escape
 from os import PathLike
 from typing import Any
@@ -66,7 +66,7 @@ class Suggestion:
                 {"expression": str(c.expression), "probability": c.probability, "expected_loss": c.expected_loss}
                 for c in self.captions.ranked
             ],
-            "properties": {p.name: p.probability for p in self.properties},
+            "properties": [asdict(p) for p in self.properties],
             "groups": [
                 {"expressions": list(map(str, group.expressions)), "probability": group.probability}
                 for group in self.captions.groups

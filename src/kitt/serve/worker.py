@@ -50,7 +50,7 @@ def run(pipe: Connection) -> None:
     except (EOFError, ConnectionError):
         return
     except KittError as error:
-        _tell(pipe, "failed", (type(error).__name__, str(error)))
+        _tell(pipe, "failed", (type(error).__name__, error.told("page")))
     except Exception:
         number = secrets.token_hex(4)
         logging.getLogger("kitt.serve").exception("error %s in a fit", number)

@@ -171,7 +171,7 @@ class Dataset:
         if drop_missing and incomplete.any():
             frame = frame[~incomplete]
             notes = (f"dropped {incomplete.sum()} of {len(whole)} rows, which had missing values",)
-        _check_complete(frame, "pass drop_missing=True to drop these rows, exclude the columns, or fill the cells in")
+        _check_complete(frame, "pass drop_missing=True to drop these rows, exclude the columns, or fill the cells in", _MISSING)
         if len(frame) < MIN_ROWS:
             got = ", ".join([str(len(frame)), *notes])
             raise refusal(f"at least {MIN_ROWS} usable rows", got, "add rows, or exclude columns that lack values")
@@ -484,8 +484,14 @@ def _check_known(name: str, names: Sequence[str], role: str) -> None:
         raise refusal(f"the {role} among {listed(names, 20)}", f"'{name}'", remedy)
 
 
-def _check_complete(frame: pd.DataFrame, remedy: str) -> None:
+_MISSING = {
+    "command line": "leave these rows out with --drop-missing, or the columns with --exclude, or fill the cells in",
+    "page": "tick 'Leave out rows with missing values', or untick the columns, or fill the cells in",
+}
+
+
+def _check_complete(frame: pd.DataFrame, remedy: str, remedies: Mapping[str, str] | None = None) -> None:
     missing = frame.isna().sum()
     if missing.any():
         columns = [f"{name} ({count})" for name, count in missing.items() if count]
-        raise refusal("a value in every cell", f"{missing.sum()} missing, in {listed(columns)}", remedy)
+        raise refusal("a value in every cell", f"{missing.sum()} missing, in {listed(columns)}", remedy, remedies)
