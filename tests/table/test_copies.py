@@ -20,7 +20,7 @@ def test_the_same_target_of_other_inputs_is_no_copy() -> None:
 
 
 def test_a_target_of_few_values_may_repeat() -> None:
-    X, y = np.repeat([[1.0], [2.0], [3.0]], 10, 0), np.repeat([1.0, 0.0, 1.0], 10)
+    X, y = np.repeat(np.arange(20.0), 3)[:, None], np.repeat(np.arange(20) % 2, 3).astype(float)
     assert first_of_copies(X, y) is None
 
 

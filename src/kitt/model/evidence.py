@@ -198,19 +198,6 @@ def left_out(
     return np.concatenate(parts)
 
 
-def refitted(model: FittedGP, prior: str, rows: Table, config: EvidenceConfig) -> FittedGP:
-    """The same kernel, fitted to some rows of the table alone; to a subset of them where they are very many."""
-    y = torch.from_numpy(model.warp.forward(rows.warp.inverse(rows.y.numpy())))
-    few = replace(rows, y=y, warp=model.warp)
-    if len(y) > FitConfig.exact_rows:
-        few = few.rows(FitConfig.subset_rows, torch.Generator().manual_seed(config.seed))
-    fitter = Fitter(few, prior=prior, max_iterations=config.iterations, tolerance=config.tolerance, random_state=0)
-    try:
-        return fitter.fit(model.expression, start_of(model.fitted_kernel))
-    except (KittError, RuntimeError, ArithmeticError) as error:
-        raise FitError(f"{model.expression} could not be fitted without some of the rows: {error}") from error
-
-
 def _on_all(model: FittedGP, rows: Table, config: EvidenceConfig) -> FittedGP:
     return model if model.rows == len(rows.y) else fit.on_all_rows(model, rows, FitConfig.inducing, config.seed)
 
