@@ -211,7 +211,7 @@ def _judge(
         "std": np.sqrt(variance),
         "pit": predictive.cdf(u[:, None])[:, 0],
         "log_density": predictive.log_density(u) + offset,
-        "plain": _with_tail(conditioned(plain, rows, c).log_density(raw, observed) - offset, u) + offset,
+        "plain": with_tail(conditioned(plain, rows, c).log_density(raw, observed) - offset, u) + offset,
         "no_signal": -0.5 * ((u - centre) ** 2 / spread + math.log(spread) + _LOG_2PI) + offset,
     }
 
@@ -223,7 +223,7 @@ def _averaged(mixture: Mixture, again: Mapping[int, FittedGP], rows: Table, c: F
     return new if models[0].rows == len(rows.y) else replace(new, models=tuple(conditioned(m, rows, c) for m in models))
 
 
-def _with_tail(log_density: FloatArray, u: FloatArray) -> FloatArray:
+def with_tail(log_density: FloatArray, u: FloatArray) -> FloatArray:
     """Of a model with the smallest tail that a mixture has, so that a single row does not decide a comparison."""
     tail = Tail(WEIGHTS.min_tail)
     return np.logaddexp(math.log1p(-tail.weight) + log_density, math.log(tail.weight) + tail.log_density(u))
