@@ -14,6 +14,7 @@ from kitt.model.options import Deadline, Options
 from kitt.model.suggestion import Suggestion, cautions
 from kitt.model.weights import average
 from kitt.network.caption import Captions, caption
+from kitt.table.copies import without_copies
 from kitt.table.dataset import Dataset, as_dataset
 
 
@@ -46,6 +47,7 @@ def suggest_dataset(
     """The same for a Dataset and `Options`; with `captions` given, the network is not asked at all, and nothing grows."""
     report, times = progress or (lambda what, share: None), [time.perf_counter()]
     deadline = Deadline.of(options.deadline, dataset.n)
+    dataset = without_copies(dataset)
     report("captioning", 0.0)
     propose = _proposals(options) if captions is None else (lambda table: [])
     if captions is None:

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import kitt
+from kitt.fitting.folds import FoldsConfig, split
 from kitt.fitting.table import Table
 from kitt.language.grammar import parse
-from kitt.model.evidence import EvidenceConfig, gather, left_out, split
+from kitt.model.evidence import EvidenceConfig, gather, left_out
 
 
 def _wave(n: int = 120, noise: float = 0.3, seed: int = 0) -> kitt.Dataset:
@@ -21,7 +22,7 @@ def model() -> kitt.Model:
 
 
 def test_each_row_is_left_out_once() -> None:
-    folds = list(split(103, 10, EvidenceConfig()))
+    folds = list(split(103, FoldsConfig()))
     assert sorted(np.concatenate([test for _, test in folds])) == list(range(103))
     assert all(set(train).isdisjoint(test) and len(train) + len(test) == 103 for train, test in folds)
 

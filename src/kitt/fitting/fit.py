@@ -62,6 +62,7 @@ class FittedGP:
     warnings: tuple[str, ...] = ()
     warp: Warp = IDENTITY  # transform of the standardised target, to which y and everything on its scale refers
     stored_noise: NoiseModel | None = None  # noise model of a file, which is not fitted again
+    stored_loo: LeaveOneOut | None = None  # predictions of left-out rows by fits without them (`fitting.folds`)
 
     @property
     def expression(self) -> Expression:
@@ -101,6 +102,8 @@ class FittedGP:
     @cached_property
     def loo(self) -> LeaveOneOut:
         """Every row predicted from all the others; by a sparse model, with the inducing points kept."""
+        if self.stored_loo is not None:
+            return self.stored_loo
         if isinstance(self.posterior, SparsePosterior):
             return self.posterior.leave_one_out(self.X, self.y)
         return leave_one_out(self.posterior, self.y)

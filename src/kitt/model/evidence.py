@@ -12,21 +12,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from kitt.errors import FitError, KittError
-from kitt.fitting import fit
-from kitt.fitting.config import FitConfig
-from kitt.fitting.fit import FittedGP, Fitter, start_of
+from kitt.fitting.fit import FittedGP, Fitter
+from kitt.fitting.folds import FoldsConfig, conditioned, held_out, refitted, split
 from kitt.fitting.table import Table
 from kitt.language.grammar import Expression
 from kitt.model.candidates import PLAIN as PLAIN_KERNELS
+from kitt.model.candidates import prior_of
 from kitt.model.mixture import Mixture
 from kitt.model.predictive import Tail
 from kitt.model.weights import DEFAULT as WEIGHTS
@@ -42,14 +40,10 @@ _LOG_2PI = math.log(2 * math.pi)
 class EvidenceConfig:
     """How evidence is gathered; chosen on tables of `kitt bench atlas` at 200 rows by `kitt bench evidence`."""
 
-    folds: int = 10
+    folds: FoldsConfig = field(default_factory=FoldsConfig)
     fewer_folds: int = 5  # from which log densities are extrapolated
     extrapolated_rows: int = 1000  # of a table, at most, for that
-    most_rows: int = 1000  # of a fold
-    iterations: int = 10  # of the optimiser in each fold, from a warm start
-    tolerance: float = 0.1  # nats, as `FitConfig.tolerance`
     seconds: float = 20.0  # after which no further fold is begun
-    seed: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,47 +122,41 @@ def gather(
     began = time.monotonic()
     end = began + c.seconds
 
-    def judged(folds: int, first: float, share: float) -> list[dict[str, NDArray[Any]]]:
+    def judged(folds: FoldsConfig, first: float, share: float) -> list[dict[str, NDArray[Any]]]:
         parts: list[dict[str, NDArray[Any]]] = []
-        chosen = list(split(len(table.y), folds, c))
+        chosen = list(split(len(table.y), folds))
         for k, (train, test) in enumerate(chosen):
             spent = time.monotonic() - began
             if parts and time.monotonic() + spent / (2 * len(parts)) > end:
                 break
             report("predicting left-out rows", first + share * k / len(chosen))
-            parts.append(_judge(mixture, is_plain, table, train, test, c))
+            parts.append(_judge(mixture, is_plain, table, train, test, c.folds))
         return parts
 
     is_small = len(table.y) <= c.extrapolated_rows
     parts = judged(c.folds, 0.0, 0.65 if is_small else 1.0)
     values = _together(parts)
     if is_small and len(values["rows"]) == len(table.y):
-        fewer = _together(judged(c.fewer_folds, 0.65, 0.35))
+        fewer = _together(judged(replace(c.folds, folds=c.fewer_folds), 0.65, 0.35))
         if len(fewer["rows"]) == len(table.y):
             for name in ("log_density", "plain"):
                 values[name] = values[name] + (values[name] - fewer[name]) * _step(c)
     report("predicting left-out rows", 1.0)
-    return Evidence(**values, folds=len(parts), of_folds=min(c.folds, len(table.y)), seconds=time.monotonic() - began)
+    return Evidence(
+        **values, folds=len(parts), of_folds=min(c.folds.folds, len(table.y)), seconds=time.monotonic() - began
+    )
 
 
 def _step(c: EvidenceConfig) -> float:
     """From the rows of many folds to all of them, in units of the difference between many folds and few."""
-    return (1 / c.folds) / (1 / c.fewer_folds - 1 / c.folds)
+    many, few = c.folds.folds, c.fewer_folds
+    return (1 / many) / (1 / few - 1 / many)
 
 
 def _together(parts: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
     """The rows of all folds, in the order of the table."""
     order = np.argsort(np.concatenate([part["rows"] for part in parts]))
     return {name: np.concatenate([part[name] for part in parts])[order] for name in parts[0]}
-
-
-def split(rows: int, folds: int, config: EvidenceConfig) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Training and left-out rows of each fold; a fold of a large table leaves out no more than `most_rows`."""
-    order = np.random.default_rng([config.seed, rows]).permutation(rows)
-    folds = min(folds, rows)
-    for k in range(folds):
-        test = order[k::folds][: config.most_rows]
-        yield np.setdiff1d(order, test), np.sort(test)
 
 
 def left_out(
@@ -184,35 +172,10 @@ def left_out(
     kernels are compared row by row: the folds depend on the number of rows alone.
     """
     c = config or EvidenceConfig()
-    began = time.monotonic()
-    parts: list[FloatArray] = []
-    first = Fitter(table, random_state=c.seed, prior=prior).fit(model) if isinstance(model, Expression) else model
-    for train, test in split(len(table.y), c.folds, c):
-        if parts and time.monotonic() - began > c.seconds:
-            break
-        rows = replace(table, X=table.X[train], y=table.y[train])
-        again = _on_all(refitted(first, prior, rows, c), rows, c)
-        u, (mean, _, variance) = table.warp.inverse(table.y[test].numpy()), again.moments(table.X[test])
-        z = again.warp.forward(u)
-        parts.append(-0.5 * ((z - mean) ** 2 / variance + np.log(variance) + _LOG_2PI) + again.warp.log_slope(u))
-    return np.concatenate(parts)
-
-
-def refitted(model: FittedGP, prior: str, rows: Table, config: EvidenceConfig) -> FittedGP:
-    """The same kernel, fitted to some rows of the table alone; to a subset of them where they are very many."""
-    y = torch.from_numpy(model.warp.forward(rows.warp.inverse(rows.y.numpy())))
-    few = replace(rows, y=y, warp=model.warp)
-    if len(y) > FitConfig.exact_rows:
-        few = few.rows(FitConfig.subset_rows, torch.Generator().manual_seed(config.seed))
-    fitter = Fitter(few, prior=prior, max_iterations=config.iterations, tolerance=config.tolerance, random_state=0)
-    try:
-        return fitter.fit(model.expression, start_of(model.fitted_kernel))
-    except (KittError, RuntimeError, ArithmeticError) as error:
-        raise FitError(f"{model.expression} could not be fitted without some of the rows: {error}") from error
-
-
-def _on_all(model: FittedGP, rows: Table, config: EvidenceConfig) -> FittedGP:
-    return model if model.rows == len(rows.y) else fit.on_all_rows(model, rows, FitConfig.inducing, config.seed)
+    end = time.monotonic() + c.seconds
+    first = Fitter(table, random_state=c.folds.seed, prior=prior).fit(model) if isinstance(model, Expression) else model
+    rows, found = held_out(first, table, prior, c.folds, end)
+    return found.log_density.numpy() + first.warp.log_slope(table.warp.inverse(table.y[rows].numpy()))
 
 
 def _judge(
@@ -221,14 +184,14 @@ def _judge(
     table: Table,
     train: NDArray[np.intp],
     test: NDArray[np.intp],
-    c: EvidenceConfig,
+    c: FoldsConfig,
 ) -> dict[str, NDArray[Any]]:
     """One fold: what `Evidence` holds of each of its rows."""
     rows, u = replace(table, X=table.X[train], y=table.y[train]), table.y[test].numpy()
     s = table.standardiser
     raw = table.X[test].numpy() if s is None else s.inverse_x(table.X[test].numpy())
     observed = u if s is None else s.inverse_mean(u)
-    again = {k: refitted(m, _prior(is_plain[k]), rows, c) for k, m in enumerate(mixture.models) if mixture.weights[k]}
+    again = {k: refitted(m, rows, prior_of(is_plain[k]), c) for k, m in enumerate(mixture.models) if mixture.weights[k]}
     averaged = _averaged(mixture, again, rows, c)
     predictive = averaged.predictive(raw)
     mean, variance = averaged.predict(raw)
@@ -236,9 +199,9 @@ def _judge(
     if known in again:
         plain = again[known]
     elif known is not None:
-        plain = refitted(mixture.models[known], _prior(True), rows, c)
+        plain = refitted(mixture.models[known], rows, prior_of(True), c)
     else:
-        plain = Fitter(rows, prior=_prior(True), random_state=c.seed).fit(PLAIN)
+        plain = Fitter(rows, prior=prior_of(True), random_state=c.seed).fit(PLAIN)
     centre, spread = float(rows.y.mean()), float(rows.y.var(correction=0))
     offset = 0.0 if s is None else s.log_density_offset
     return {
@@ -248,26 +211,22 @@ def _judge(
         "std": np.sqrt(variance),
         "pit": predictive.cdf(u[:, None])[:, 0],
         "log_density": predictive.log_density(u) + offset,
-        "plain": _with_tail(_on_all(plain, rows, c).log_density(raw, observed) - offset, u) + offset,
+        "plain": with_tail(conditioned(plain, rows, c).log_density(raw, observed) - offset, u) + offset,
         "no_signal": -0.5 * ((u - centre) ** 2 / spread + math.log(spread) + _LOG_2PI) + offset,
     }
 
 
-def _averaged(mixture: Mixture, again: Mapping[int, FittedGP], rows: Table, c: EvidenceConfig) -> Mixture:
+def _averaged(mixture: Mixture, again: Mapping[int, FittedGP], rows: Table, c: FoldsConfig) -> Mixture:
     """The models that were fitted again, weighted again if they were stacked, conditioned on all of these rows."""
     models = tuple(again.values())
     new = Mixture(models, *stack(models)) if mixture.tail.weight else Mixture.of(models, mixture.weights[list(again)])
-    return new if models[0].rows == len(rows.y) else replace(new, models=tuple(_on_all(m, rows, c) for m in models))
+    return new if models[0].rows == len(rows.y) else replace(new, models=tuple(conditioned(m, rows, c) for m in models))
 
 
-def _with_tail(log_density: FloatArray, u: FloatArray) -> FloatArray:
+def with_tail(log_density: FloatArray, u: FloatArray) -> FloatArray:
     """Of a model with the smallest tail that a mixture has, so that a single row does not decide a comparison."""
     tail = Tail(WEIGHTS.min_tail)
     return np.logaddexp(math.log1p(-tail.weight) + log_density, math.log(tail.weight) + tail.log_density(u))
-
-
-def _prior(is_plain: bool) -> str:
-    return "botorch" if is_plain else "default"
 
 
 def _mean_and_error(values: FloatArray) -> tuple[float, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,9 +16,10 @@ from kitt.errors import FitError
 from kitt.fitting import fit
 from kitt.fitting.config import FitConfig
 from kitt.fitting.fit import Failure, FittedGP, Fitter
+from kitt.fitting.folds import FoldsConfig, with_folds
 from kitt.fitting.table import Table
 from kitt.language.grammar import Expression
-from kitt.model.candidates import EFFORTS, Candidate, candidates, longer
+from kitt.model.candidates import EFFORTS, Candidate, Effort, candidates, longer, prior_of
 from kitt.model.mixture import Mixture
 from kitt.model.options import Options
 from kitt.network.caption import Caption
@@ -25,6 +27,9 @@ from kitt.network.caption import Caption
 Progress = Callable[[str, float], None]  # what is being done, and the share that is done
 Propose = Callable[[Table], list[Expression]]  # what the network says about a table
 
+WEIGHT_FOLDS = FoldsConfig(folds=5)  # pipeline.md, 5
+MANY_COLUMNS = 0.2  # for each row, from which weights come from folds, up to so many rows:
+MANY_COLUMNS_ROWS = 1000  # 300 rows of 100 columns (tests/test_quality.py)
 THOROUGH_SEARCH: dict[str, Any] = {  # many starts and late stopping: `kitt bench words` on UCI
     "draws": 150,
     "starts": 6,
@@ -76,7 +81,23 @@ def fit_candidates(
     progress("averaging", 1.0)
     if not fits.models:
         raise FitError("no kernel could be fitted: " + "; ".join(map(str, fits.failures)))
+    if _needs_folds(table, effort):
+        _leave_out_folds(bench, fits)
     return fits
+
+
+def _needs_folds(table: Table, effort: Effort) -> bool:
+    """Whether leave-one-out at the fitted parameters would mislead the weights: so many columns are there for few rows."""
+    n, d = table.X.shape
+    return n <= (MANY_COLUMNS_ROWS if d > MANY_COLUMNS * n else effort.folds_rows)
+
+
+def _leave_out_folds(bench: _Fitters, fits: Fits) -> None:
+    for k, (model, is_plain) in enumerate(zip(fits.models, fits.is_plain, strict=True)):
+        if time.monotonic() > bench.end:
+            return
+        with suppress(FitError):
+            fits.models[k] = with_folds(model, bench.table, prior_of(is_plain), WEIGHT_FOLDS)
 
 
 def rows_to_fit(table: Table, options: Options) -> Table:
