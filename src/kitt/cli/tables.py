@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -217,7 +218,7 @@ def report(
 @app.command(
     epilog=examples(
         "kitt predict model.json new.csv -o predictions.csv",
-        "kitt predict model.json new.csv --quantiles 0.1,0.5,0.9",
+        "kitt predict model.json new.csv --quantiles 0.1,0.5,0.9 --keep id",
         "cat new.csv | kitt predict model.json - --json",
     ),
 )
@@ -227,6 +228,9 @@ def predict(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV file; without it, standard output.")] = None,
     quantiles: Annotated[str, typer.Option(help="Levels, with commas between.")] = "0.05,0.95",
     function: Annotated[bool, typer.Option("--function", help="Of the function, without observation noise.")] = False,
+    keep: Annotated[
+        list[str] | None, typer.Option("--keep", help="Column of the table to write beside the predictions; may be repeated.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line per row instead of CSV.")] = False,
 ) -> None:
     """Predict new rows: mean, standard deviation and quantiles, one line per row."""
@@ -239,13 +243,23 @@ def predict(
     fitted = load(model)
     frame, read = read_table(table)
     notes([*read, *fitted.encoding.encode(frame)[1]])
-    mean, std = fitted.predict(frame, not function)
-    columns = {
-        f"q{100 * level:g}": q for level, q in zip(levels, fitted.quantiles(frame, levels, not function).T, strict=True)
-    }
-    result = pd.DataFrame({"mean": mean, "std": std, **columns})
+    kept = _kept(frame, keep or [])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they are the notes
+        mean, std = fitted.predict(frame, not function)
+        found = fitted.quantiles(frame, levels, not function).T
+    columns = {f"q{100 * level:g}": q for level, q in zip(levels, found, strict=True)}
+    result = pd.DataFrame({**kept, "mean": mean, "std": std, **columns})
     text = result.to_json(orient="records", lines=True) if as_json else result.to_csv(index=False)
     write(out, str(text))
+
+
+def _kept(frame: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Columns of the table that go with the predictions, such as an id."""
+    known = {str(name): frame[name].to_numpy() for name in frame.columns}
+    if missing := [name for name in names if name not in known]:
+        raise InvalidInputError(f"expected a column of the table after --keep, one of {', '.join(known)}; got '{missing[0]}'")
+    return {name: known[name] for name in names}
 
 
 def _levels(text: str) -> list[float]:

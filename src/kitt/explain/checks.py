@@ -91,9 +91,14 @@ def no_signal(table: Table, folds: Folds) -> LeftOut:
     return LeftOut(density, mean, variance, y)
 
 
-def compared(claim: str, about: str, with_it: LeftOut, without: LeftOut) -> Check:
+def compared(claim: str, about: str, with_it: LeftOut, without: LeftOut, blocks: Folds | None = None) -> Check:
+    """What a part is worth; rows of one block, such as a cycle that was left out as a whole, are not independent."""
     gain = with_it.log_density - without.log_density
-    return Check(claim, about, float(gain.mean()), float(gain.std(ddof=1) / math.sqrt(len(gain))), len(gain))
+    error = float(gain.std(ddof=1) / math.sqrt(len(gain)))
+    if blocks is not None and (count := len(np.unique(blocks))) > 1:
+        sums = np.bincount(blocks, gain - gain.mean())
+        error = max(error, float(np.sqrt((sums**2).sum() * count / (count - 1)) / len(gain)))
+    return Check(claim, about, float(gain.mean()), error, len(gain))
 
 
 # --- expressions and their parameters --------------------------------------------------------------------------------

@@ -62,11 +62,16 @@ def is_resolved(x: FloatArray, period: float, config: SeasonConfig = DEFAULT) ->
 
 def cycle_folds(x: FloatArray, period: float, folds: int = DEFAULT.folds) -> Folds:
     """Whole cycles, or quarters of the column where there are few, each left out in one of the folds."""
-    span = float(np.ptp(x))
-    width = min(period, span / 4)
-    block = np.minimum(((x - x.min()) / width).astype(int), int(span / width - 1e-9))
+    block = cycles_of(x, period)
     order = np.random.default_rng(0).permutation(block.max() + 1)
     return (order[block] % min(folds, block.max() + 1)).astype(np.intp)
+
+
+def cycles_of(x: FloatArray, period: float) -> Folds:
+    """The cycle, or the quarter of the column, that each row is in."""
+    span = float(np.ptp(x))
+    width = min(period, span / 4)
+    return np.minimum(((x - x.min()) / width).astype(np.intp), int(span / width - 1e-9))
 
 
 def find(table: Table, periods: Sequence[float], config: SeasonConfig = DEFAULT) -> list[tuple[float, Check]]:
@@ -146,7 +151,7 @@ def _check(table: Table, period: float, folds: Folds) -> Check | None:
     except (KittError, RuntimeError, ArithmeticError):
         return None
     best: LeftOut = max(smooth, key=lambda out: float(out.log_density.mean()))
-    return compared("repeats", table.columns[0], repeating, best)
+    return compared("repeats", table.columns[0], repeating, best, cycles_of(table.X[:, 0].numpy(), period))
 
 
 def start_on_all(table: Table, expression: Expression) -> Tensor:

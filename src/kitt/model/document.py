@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -146,7 +147,10 @@ class Model:
         return self.mixture.sample(self._inputs(table), count, noisy, random_state)
 
     def _inputs(self, table: Any) -> FloatArray:
-        return self.encoding.encode(table)[0]
+        X, notes = self.encoding.encode(table)
+        for note in notes:  # levels that were not seen before
+            warnings.warn(note, stacklevel=3)
+        return X
 
     # other libraries
 

@@ -8,6 +8,8 @@ from html import escape
 from os import PathLike
 from typing import Any
 
+import numpy as np
+
 from kitt.errors import InvalidInputError
 from kitt.fitting.fit import Failure
 from kitt.language.grammar import Expression
@@ -18,6 +20,7 @@ from kitt.model.weights import DEFAULT as PRICES
 from kitt.network.caption import Captions
 from kitt.network.properties import Property
 from kitt.table.dataset import Dataset
+from kitt.table.scaling import FloatArray
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -142,8 +145,22 @@ def _row(*cells: str) -> str:
     return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
 
 
+def _is_count(x: FloatArray) -> bool:
+    """Whether a column is 1, 2, 3, ... or as many different whole numbers in a row, in any order."""
+    whole = bool((x == np.round(x)).all())
+    return whole and len(np.unique(x)) == len(x) and float(np.ptp(x)) == len(x) - 1
+
+
 def cautions(dataset: Dataset, captions: Captions) -> Iterator[str]:
     if dataset.n < 30:
         yield f"only {dataset.n} rows: many kernels fit as few points equally well"
+    if len(values := np.unique(dataset.y)) == 2:
+        yield (
+            f"the target has only two values, {values[0]:g} and {values[1]:g}: predictions are their mean, not a class; a "
+            "classifier may suit it better"
+        )
+    for name, x in zip(dataset.names, dataset.X.T, strict=True):
+        if dataset.d > 1 and _is_count(x):
+            yield f"column '{name}' only numbers the rows: leave it out, unless their order means something, such as time"
     if captions.is_strange:
         yield "the table looks unlike anything the network was trained on: trust the fits more than the captions"

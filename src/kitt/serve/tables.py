@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import re
+import warnings
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -178,8 +179,10 @@ def _explained(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> float:
 def predictions(table: Table, model: str) -> str:
     """The rows of a table with mean, standard deviation and 90 % interval, as CSV; `model` is that of a finished job."""
     fitted = Model.from_dict(json.loads(model))
-    mean, std = fitted.predict(table.frame)
-    low, high = fitted.quantiles(table.frame, [0.05, 0.95]).T
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mean, std = fitted.predict(table.frame)
+        low, high = fitted.quantiles(table.frame, [0.05, 0.95]).T
     frame = table.frame.set_axis([str(name) for name in table.frame.columns], axis=1)
     return frame.assign(mean=mean, std=std, q5=low, q95=high).to_csv(index=False)
 

@@ -280,6 +280,10 @@ class Column:
                 f"numbers, dates, or text with at most {most} levels in {label}",
                 f"{len(distinct)} different texts in {len(series)} rows, {_strays(series)}",
                 f"exclude it (exclude=['{name}']), or correct these cells",
+                {
+                    "command line": f"leave it out with --exclude '{name}', or correct these cells",
+                    "page": "exclude it: untick it among the columns to use, or correct these cells",
+                },
             )
         return column, notes
 
@@ -333,7 +337,9 @@ class Encoding:
         _check_unique(names)
         needed = [column for column in self.columns if column.outputs]
         for column in needed:
-            _check_known(column.name, names, "input column")
+            if column.name not in names:
+                lacking = [c.name for c in needed if c.name not in names]
+                raise refusal(f"the columns {listed([c.name for c in needed], 20)}", f"no {listed(lacking)}", "add them")
         frame = frame.set_axis(names, axis=1)[[column.name for column in needed]]
         _check_complete(frame, "fill the cells in, or leave these rows out")
         blocks, notes = zip(*(column.encode(frame[column.name]) for column in needed), strict=True)
@@ -350,6 +356,9 @@ class Encoding:
             return cls(**{**fields, "columns": columns})
         except (KeyError, TypeError) as error:
             raise refusal("what Encoding.to_dict wrote", str(error), "write the file anew") from error
+
+
+_THOUSANDS = r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?"
 
 
 def _numbers(series: pd.Series) -> tuple[FloatArray, Notes] | None:
@@ -369,6 +378,8 @@ def _numbers(series: pd.Series) -> tuple[FloatArray, Notes] | None:
         if values.isin(["true", "false"]).all():
             values, note = values == "true", "true and false, as 1 and 0"
         else:
+            if values.str.fullmatch(_THOUSANDS).any():
+                values, note = values.where(~values.str.fullmatch(_THOUSANDS), values.str.replace(",", "")), "1,000 read as 1000"
             values = pd.to_numeric(values, errors="coerce")
     elif not pd.api.types.is_numeric_dtype(series.dtype):
         return None
