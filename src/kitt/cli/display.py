@@ -39,7 +39,10 @@ def print_captions(record: dict[str, Any]) -> None:
         )
     console.print(grid)
     if has_losses:
-        text = "Kernels come in the order in which they should be tried: the expected loss is what choosing one costs, in nats per row."
+        text = (
+            "Kernels come in the order in which they should be tried: the expected loss is what choosing one costs, in "
+            "nats per row."
+        )
         console.print(f"[dim]{text}[/]", highlight=False)
     notes(record["warnings"])
 
@@ -82,7 +85,8 @@ def print_fits(suggestion: Suggestion) -> None:
     console.print(grid)
     text = (
         "Weights are those of the average that predicts left-out rows best: log density per row, less the price "
-        "per row of the parameters, which were fitted to these rows too. Several kernels together may do better than the best one."
+        "per row of the parameters, which were fitted to these rows too. Several kernels together may do better than "
+        "the best one."
     )
     console.print(f"[dim]{text}[/]", highlight=False)
     notes([*record["warnings"], *record["failures"]])

@@ -229,7 +229,8 @@ def predict(
     quantiles: Annotated[str, typer.Option(help="Levels, with commas between.")] = "0.05,0.95",
     function: Annotated[bool, typer.Option("--function", help="Of the function, without observation noise.")] = False,
     keep: Annotated[
-        list[str] | None, typer.Option("--keep", help="Column of the table to write beside the predictions; may be repeated.")
+        list[str] | None,
+        typer.Option("--keep", help="Column of the table to write beside the predictions; may be repeated."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line per row instead of CSV.")] = False,
 ) -> None:
@@ -258,7 +259,9 @@ def _kept(frame: Any, names: Sequence[str]) -> dict[str, Any]:
     """Columns of the table that go with the predictions, such as an id."""
     known = {str(name): frame[name].to_numpy() for name in frame.columns}
     if missing := [name for name in names if name not in known]:
-        raise InvalidInputError(f"expected a column of the table after --keep, one of {', '.join(known)}; got '{missing[0]}'")
+        raise InvalidInputError(
+            f"expected a column of the table after --keep, one of {', '.join(known)}; got '{missing[0]}'"
+        )
     return {name: known[name] for name in names}
 
 

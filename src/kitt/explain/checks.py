@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -71,7 +72,7 @@ def held_out(
     for k in np.unique(folds):
         inside, outside = torch.from_numpy(folds != k), torch.from_numpy(folds == k)
         train = replace(table, X=table.X[inside], y=table.y[inside])
-        options = {"max_iterations": config.iterations, "draws": 8, "direct_rows": config.rows}
+        options: dict[str, Any] = {"max_iterations": config.iterations, "draws": 8, "direct_rows": config.rows}
         gp = Fitter(train, random_state=0, **options).fit(expression, start)
         m, _, v = gp.moments(table.X[outside])
         y = table.y[outside].numpy()

@@ -13,7 +13,17 @@ from torch import Tensor
 
 from kitt.errors import KittError
 from kitt.explain import seasons
-from kitt.explain.checks import DEFAULT, CheckConfig, Checker, LeftOut, compared, held_out, neighbour, searched, table_of
+from kitt.explain.checks import (
+    DEFAULT,
+    CheckConfig,
+    Checker,
+    LeftOut,
+    compared,
+    held_out,
+    neighbour,
+    searched,
+    table_of,
+)
 from kitt.explain.columns import Groups
 from kitt.explain.facts import Check, Part, Season
 from kitt.explain.words import Words
@@ -173,9 +183,7 @@ def _of_columns(checker: Checker, groups: Groups, s: Standardiser) -> Iterator[S
             yield Season(name, period * float(s.x_scale[d]), float(np.ptp(x.numpy())) / period, check)
 
 
-def _of_kernels(
-    models: Sequence[FittedGP], groups: Groups, s: Standardiser, config: CheckConfig
-) -> Iterator[Season]:
+def _of_kernels(models: Sequence[FittedGP], groups: Groups, s: Standardiser, config: CheckConfig) -> Iterator[Season]:
     """Periods of fitted kernels, each along the column that moves its word most."""
     tried: list[tuple[int, float]] = []
     for gp in (gp for gp in models if gp.warp.is_identity):

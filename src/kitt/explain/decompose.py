@@ -189,18 +189,17 @@ def _columns(
     found = shares(words.mean, X, groups)
     effects = []
     for g, (name, place) in enumerate(groups):
-        share = {"alone": float(found.alone[g]), "alone_error": float(found.error[g])}
-        more: dict[str, Any] = {}
+        more: dict[str, Any] = {"alone": float(found.alone[g]), "alone_error": float(found.error[g])}
         if len(place) == 1:
             d, x = place[0], X[:, place[0]]
-            more = {"direction": float(direction[g]), "span": float(x.max() - x.min()) * float(s.x_scale[d])}
+            more |= {"direction": float(direction[g]), "span": float(x.max() - x.min()) * float(s.x_scale[d])}
             if found.total[g] >= _CURVE:
                 line = curve(words.mean, words.joint, X, d)
                 scaled = Curve(
                     line.x * s.x_scale[d] + s.x_mean[d], line.mean * s.y_scale + s.y_mean, line.std * s.y_scale
                 )
                 more |= {"curve": scaled, "shape": shape(scaled, (x * s.x_scale[d] + s.x_mean[d]).numpy())}
-        effects.append(Effect(name, float(found.total[g]), **share, **more))
+        effects.append(Effect(name, float(found.total[g]), **more))
     return tuple(sorted(effects, key=lambda effect: -effect.sensitivity)), found.pairs
 
 

@@ -147,11 +147,11 @@ def _with_slope(effect: Effect) -> str:
 
 def _season(e: Explanation, part: Part) -> Season | None:
     """The period of a word along its strongest column, if left-out cycles have borne it out."""
-    strongest = part.effects[0] if part.effects else None
-    for season in e.seasons if strongest else ():
-        near = [p for p in strongest.periods if abs(p / season.period - 1) < _SAME_PERIOD]
-        if season.column == strongest.column and near:
-            return season
+    for effect in part.effects[:1]:
+        for season in e.seasons:
+            near = [p for p in effect.periods if abs(p / season.period - 1) < _SAME_PERIOD]
+            if season.column == effect.column and near:
+                return season
     return None
 
 
@@ -216,7 +216,9 @@ def _shapes(e: Explanation) -> Iterator[str]:
 
 def _together(e: Explanation) -> Iterator[str]:
     for pair in e.interactions[:2]:
-        if pair.share < max(_TOGETHER, 2 * pair.error) or (e.checks and not all(_is_needed(e, c) for c in pair.columns)):
+        if pair.share < max(_TOGETHER, 2 * pair.error) or (
+            e.checks and not all(_is_needed(e, c) for c in pair.columns)
+        ):
             continue
         both = f"{percent(pair.share)} ± {percent(pair.error)}"
         yield f"together, {pair.columns[0]} and {pair.columns[1]} make {both} of what is explained, beyond each by itself."

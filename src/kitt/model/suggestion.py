@@ -104,7 +104,10 @@ class Suggestion:
     def __str__(self) -> str:
         lines = ["what the network believes"]
         lines += [f"{p.probability:11.0%}  {p.name}: {p.meaning}" for p in self.properties]
-        lines += ["", "probability  loss  kernel, where the loss is what choosing it is expected to cost, in nats per row"]
+        lines += [
+            "",
+            "probability  loss  kernel, where the loss is what choosing it is expected to cost, in nats per row",
+        ]
         for c in self.captions.ranked:
             loss = "   –" if c.expected_loss is None else f"{c.expected_loss:4.2f}"
             lines.append(f"{c.probability:11.1%}  {loss}  {c.expression}")

@@ -119,11 +119,10 @@ def properties(step: Step, words: int, most: int = DEFAULT.prompts) -> tuple[Pro
         joint = p[:, :-1] * np.array([[prompt.weight] for prompt in kept])
         for prompt, stop in zip(kept, p[:, -1], strict=True):
             if prompt.words:
-                total += prompt.weight * stop * _properties_of(_FLAGS[:, list(prompt.words)].any(1))
+                total += prompt.weight * stop * _properties_of(_flags(prompt.words))
         if length == words:
             for prompt, row in zip(kept, joint, strict=True):
-                has = _FLAGS[:, list(prompt.words)].any(1) if prompt.words else np.zeros(len(_FLAGS), bool)
-                total += _properties_of(_FLAGS | has[:, None]) @ row
+                total += _properties_of(_FLAGS | _flags(prompt.words)[:, None]) @ row
             break
         kept = _sampled(kept, joint, most)
     share = np.clip(total, 0.0, 1.0)
@@ -151,9 +150,7 @@ def _sampled(kept: Sequence[_Prompt], joint: NDArray[np.float64], most: int) -> 
     ticks = (np.arange(most) + 0.5) / most * mass
     chosen, hits = np.unique(np.searchsorted(np.cumsum(weights), ticks), return_counts=True)
     chosen = np.minimum(chosen, len(longer) - 1)
-    return [
-        _Prompt((*longer[c][0], longer[c][1]), mass * int(hit) / most) for c, hit in zip(chosen, hits, strict=True)
-    ]
+    return [_Prompt((*longer[c][0], longer[c][1]), mass * int(hit) / most) for c, hit in zip(chosen, hits, strict=True)]
 
 
 _TESTS: tuple[Callable[[Word], bool], ...] = (
@@ -166,6 +163,11 @@ _TESTS: tuple[Callable[[Word], bool], ...] = (
     lambda w: w.is_noise,
 )
 _FLAGS = np.array([[test(word) for word in WORDS] for test in _TESTS])  # (7, V)
+
+
+def _flags(words: Sequence[int]) -> NDArray[np.bool_]:
+    """(7,) whether any of some words has each flag."""
+    return np.asarray(_FLAGS[:, list(words)].sum(1) > 0)
 
 
 def _properties_of(flags: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -137,9 +137,7 @@ def _by_width(
 
 
 @picture
-def fit(
-    column: Column, target: str, x: FloatArray, y: FloatArray, curve: Curve, later: Line | None = None
-) -> Figure:
+def fit(column: Column, target: str, x: FloatArray, y: FloatArray, curve: Curve, later: Line | None = None) -> Figure:
     """The data with the predicted mean and a band that should hold 95 % of observations."""
     figure, (axes,) = frame(WIDE)
     some = thinned(len(x), 800)

@@ -84,7 +84,7 @@ class Gallery:
             figures.calibration(out.pit),
         )
 
-    def data(self) -> list[Svg]:
+    def scatters(self) -> list[Svg]:
         """The target against each of the columns that matter most."""
         table = self.suggestion.dataset
         drawn = []
@@ -114,9 +114,7 @@ class Gallery:
                 typical[self._places(column)] = patterns[counts.argmax()]
         return typical
 
-    def _effect(
-        self, column: data.Column, typical: FloatArray, known: Any
-    ) -> tuple[Curve, list[str]]:
+    def _effect(self, column: data.Column, typical: FloatArray, known: Any) -> tuple[Curve, list[str]]:
         """The function along a column, and the names of its points if these are few."""
         if known is not None:
             names = [f"{value:g}" for value in known.x] if column.kind == "number" and len(known.x) <= _FEW else []

@@ -91,7 +91,9 @@ def write_picture(
     `later` are rows, "x" and "y", that were not fitted and are shown beside the continuation.
     """
     if suggestion.dataset.d != 1:
-        raise InvalidInputError(f"a picture of the fit needs a table of one column; this one has {suggestion.dataset.d}")
+        raise InvalidInputError(
+            f"a picture of the fit needs a table of one column; this one has {suggestion.dataset.d}"
+        )
     Path(path).write_bytes(curve(suggestion, until, later).png(150))
 
 
@@ -128,7 +130,7 @@ def _pictures(gallery: Gallery) -> dict[str, Any]:
         "evidence": evidence(gallery.suggestion, gallery.explanation, gallery.active),
         "line": gallery.line() if gallery.is_line else None,
         "diagnostics": gallery.diagnostics(),
-        "scatters": [] if gallery.is_line else gallery.data(),
+        "scatters": [] if gallery.is_line else gallery.scatters(),
         "effects": [] if gallery.is_line else gallery.effects(),
         "heat_map": None if gallery.is_line else gallery.heat_map(),
     }

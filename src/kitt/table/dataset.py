@@ -171,7 +171,9 @@ class Dataset:
         if drop_missing and incomplete.any():
             frame = frame[~incomplete]
             notes = (f"dropped {incomplete.sum()} of {len(whole)} rows, which had missing values",)
-        _check_complete(frame, "pass drop_missing=True to drop these rows, exclude the columns, or fill the cells in", _MISSING)
+        _check_complete(
+            frame, "pass drop_missing=True to drop these rows, exclude the columns, or fill the cells in", _MISSING
+        )
         if len(frame) < MIN_ROWS:
             got = ", ".join([str(len(frame)), *notes])
             raise refusal(f"at least {MIN_ROWS} usable rows", got, "add rows, or exclude columns that lack values")
@@ -339,7 +341,9 @@ class Encoding:
         for column in needed:
             if column.name not in names:
                 lacking = [c.name for c in needed if c.name not in names]
-                raise refusal(f"the columns {listed([c.name for c in needed], 20)}", f"no {listed(lacking)}", "add them")
+                raise refusal(
+                    f"the columns {listed([c.name for c in needed], 20)}", f"no {listed(lacking)}", "add them"
+                )
         frame = frame.set_axis(names, axis=1)[[column.name for column in needed]]
         _check_complete(frame, "fill the cells in, or leave these rows out")
         blocks, notes = zip(*(column.encode(frame[column.name]) for column in needed), strict=True)
@@ -379,7 +383,10 @@ def _numbers(series: pd.Series) -> tuple[FloatArray, Notes] | None:
             values, note = values == "true", "true and false, as 1 and 0"
         else:
             if values.str.fullmatch(_THOUSANDS).any():
-                values, note = values.where(~values.str.fullmatch(_THOUSANDS), values.str.replace(",", "")), "1,000 read as 1000"
+                values, note = (
+                    values.where(~values.str.fullmatch(_THOUSANDS), values.str.replace(",", "")),
+                    "1,000 read as 1000",
+                )
             values = pd.to_numeric(values, errors="coerce")
     elif not pd.api.types.is_numeric_dtype(series.dtype):
         return None

@@ -53,16 +53,16 @@ def calibrate(model: str, preset: str, batch: int) -> dict[str, Any]:
         bins[head] = calibration([c.probability for c in first], hits)
     tables = [(X.double().numpy(), y.double().numpy()) for X, y in zip(drawn.X, drawn.y, strict=True)]
     said = [c.properties for c in caption_tables(tables, 1, model=loaded)]
-    true = [Expression.from_indices(words[words != PAD].tolist()) for words in drawn.captions]
+    kernels = [Expression.from_indices(words[words != PAD].tolist()) for words in drawn.captions]
     believed = {
-        name: calibration([p[j].probability for p in said], [has_property(name, e) for e in true])
+        name: calibration([p[j].probability for p in said], [has_property(name, e) for e in kernels])
         for j, name in enumerate(PROPERTIES)
     }
     return {"n": drawn.X.shape[1], "d": drawn.X.shape[2], "bins": bins, "properties": believed}
 
 
 def property_summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
-    """Of each property: how often tables have it, its mean probability, the calibration error, and what chance makes of it."""
+    """Of each property: how often tables have it, its mean probability, its calibration error, and what chance makes."""
     found: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
     for line in lines:
         key = line["key"]
