@@ -23,11 +23,11 @@ CLOSE = 0.05  # relative error with which a period counts as told
 CLAIMED = 0.1  # share of the variance from which noise counts as explained
 
 
-def claim_cells(kinds: Sequence[str], count: int) -> list[Cell]:
+def claim_cells(kinds: Sequence[str], count: int, first: int = 0) -> list[Cell]:
     return [
         Cell({"bench": "claims", "kind": kind, "table": i}, claim, {"kind": kind, "table": i})
         for kind in kinds
-        for i in range(count)
+        for i in range(first, first + count)
     ]
 
 
