@@ -338,12 +338,9 @@ class Encoding:
         names = raw if is_nameless(frame) and frame.shape[1] == len(raw) else column_names(frame)
         _check_unique(names)
         needed = [column for column in self.columns if column.outputs]
-        for column in needed:
-            if column.name not in names:
-                lacking = [c.name for c in needed if c.name not in names]
-                raise refusal(
-                    f"the columns {listed([c.name for c in needed], 20)}", f"no {listed(lacking)}", "add them"
-                )
+        if lacking := [column.name for column in needed if column.name not in names]:
+            wanted = listed([column.name for column in needed], 20)
+            raise refusal(f"the columns {wanted}", f"no {listed(lacking)}", _near(lacking[0], names) or "add what is missing")
         frame = frame.set_axis(names, axis=1)[[column.name for column in needed]]
         _check_complete(frame, "fill the cells in, or leave these rows out")
         blocks, notes = zip(*(column.encode(frame[column.name]) for column in needed), strict=True)
@@ -496,10 +493,14 @@ def _check_unique(names: Sequence[str]) -> None:
 
 def _check_known(name: str, names: Sequence[str], role: str) -> None:
     if name not in names:
-        lower = {known.lower(): known for known in names}
-        near = difflib.get_close_matches(str(name).lower(), lower, n=1)
-        remedy = f"did you mean '{lower[near[0]]}'?" if near else "name one of them"
-        raise refusal(f"the {role} among {listed(names, 20)}", f"'{name}'", remedy)
+        raise refusal(f"the {role} among {listed(names, 20)}", f"'{name}'", _near(name, names) or "name one of them")
+
+
+def _near(name: str, names: Sequence[str]) -> str:
+    """A question, if one of the names is much like another."""
+    lower = {known.lower(): known for known in names}
+    near = difflib.get_close_matches(str(name).lower(), lower, n=1)
+    return f"did you mean '{lower[near[0]]}'?" if near else ""
 
 
 _MISSING = {
