@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import bench_work
 from bench_work import squares
 from kitt.errors import InvalidInputError
-from kitt.lab.baselines import method
+from kitt.lab import baselines
 from kitt.lab.bench import datasets, metrics, tables
 from kitt.lab.bench.cli import app
 from kitt.lab.bench.datasets import Source, data_directory, sources, split
@@ -650,6 +650,6 @@ def test_every_command_behind_the_results_is_understood() -> None:
         context = group.commands[name].make_context(name, list(arguments))
         if methods := context.params.get("methods"):
             for spec in specs_of(methods, "sound"):
-                method(spec.name, **spec.settings)
+                baselines.method(spec.name, **spec.settings)
         if splits := context.params.get("splits"):
             assert splits_of(splits)
