@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -13,15 +14,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import bench_work
 from bench_work import squares
 from kitt.errors import InvalidInputError
+from kitt.lab import baselines
 from kitt.lab.bench import datasets, metrics, tables
 from kitt.lab.bench.cli import app
 from kitt.lab.bench.datasets import Source, data_directory, sources, split
 from kitt.lab.bench.runner import Cell, Line, Plan, read, run
+from kitt.lab.bench.show import specs_of, splits_of
 from kitt.language.grammar import WORDS
 from kitt.table.dataset import Dataset
 
@@ -590,7 +594,7 @@ def test_commands(tmp_path: Path, checkpoint: str) -> None:
     write_table(folder / "small.csv", 24)
     out = str(tmp_path / "words.jsonl")
     quick = ["--set", "draws=5", "--set", "starts=1", "--set", "max_iterations=5"]
-    shared = ["--data", str(folder), "--splits", "1", "--jobs", "0"]
+    shared = ["--data", str(folder), "--splits", "0", "--jobs", "0"]
     cli = CliRunner()
 
     def kitt(*arguments: str) -> str:
@@ -636,3 +640,16 @@ def test_commands(tmp_path: Path, checkpoint: str) -> None:
     ):
         with pytest.raises(InvalidInputError):
             cli.invoke(app, bad, catch_exceptions=False)
+
+
+def test_every_command_behind_the_results_is_understood() -> None:
+    """Each option and each method that `make results` asks for is there."""
+    namespace = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "results.py"))
+    group = get_command(app)
+    for _, _, (_, name, *arguments) in namespace["commands"]("data", Path("out")):
+        context = group.commands[name].make_context(name, list(arguments))
+        if methods := context.params.get("methods"):
+            for spec in specs_of(methods, "sound"):
+                baselines.method(spec.name, **spec.settings)
+        if splits := context.params.get("splits"):
+            assert splits_of(splits)

@@ -24,7 +24,7 @@ from kitt.network.checkpoint import LoadedModel, load
 from kitt.network.network import StemEncoder
 from kitt.network.properties import Group, Property, alike, properties
 from kitt.network.ranking import DEFAULT as RANKING
-from kitt.network.ranking import RANKINGS, RankingConfig, rank
+from kitt.network.ranking import RANKINGS, RankingConfig, rank, trusted
 from kitt.table.scaling import FloatArray, Standardiser, centre_and_scale
 from kitt.threads import threads_for
 
@@ -320,6 +320,7 @@ def _caption(
     losses: list[float | None] = [None] * len(said)
     order = list(range(len(said)))
     if (scenarios := _scenarios(loaded, view, words, [c for c, _ in said])) is not None:
+        scenarios = trusted(scenarios, torch.tensor([p for _, p in said], dtype=torch.float64), config)
         losses = scenarios.mean(0).tolist()
         order = rank(scenarios, k, config) if ranking == "expected-loss" else order
     captions = [Caption(Expression.from_indices(said[i][0]), said[i][1], losses[i]) for i in order[:k]]
