@@ -23,7 +23,7 @@ $(VENV)/docs: $(VENV)/base
 	$(PIP) -e '.[docs]'
 	@touch $@
 
-demo: $(VENV)/base  ## caption, fit and explain a real table; writes demo-report.html
+demo: $(VENV)/base  ## caption, fit and explain two real tables; writes demo.png and reports
 	$(BIN)/kitt demo
 
 test: $(VENV)/dev  ## lint, types, and all tests but the slow ones
@@ -54,4 +54,4 @@ results: $(VENV)/dev  ## every published number again, from this commit; resumab
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/results.py $(if $(DATA),--data $(DATA)) $(ARGS)
 
 clean:  ## remove everything that the other targets made
-	rm -rf $(VENV) .venvs demo-report.html demo-model.json
+	rm -rf $(VENV) .venvs demo.png demo-co2.* demo-engel.*

@@ -163,8 +163,10 @@ def fit(
     dataset = Dataset.read(table, target, drop_missing, exclude or ())
     with bar() as progress:
         suggestion = suggest_dataset(dataset, options, progress=progress)
+        suggestion.fitted.evidence(progress)
+        progress("checking what may be said", 1.0)
+        explanation = kitt.explain(suggestion)
     suggestion.save(out, rows)
-    explanation = kitt.explain(suggestion)
     if as_json:
         record = {"table": table, "model": str(out), **suggestion.to_dict(), "explanation": explanation.to_dict()}
         print(json.dumps(record))
