@@ -340,7 +340,9 @@ class Encoding:
         needed = [column for column in self.columns if column.outputs]
         if lacking := [column.name for column in needed if column.name not in names]:
             wanted = listed([column.name for column in needed], 20)
-            raise refusal(f"the columns {wanted}", f"no {listed(lacking)}", _near(lacking[0], names) or "add what is missing")
+            raise refusal(
+                f"the columns {wanted}", f"no {listed(lacking)}", _near(lacking[0], names) or "add what is missing"
+            )
         frame = frame.set_axis(names, axis=1)[[column.name for column in needed]]
         _check_complete(frame, "fill the cells in, or leave these rows out")
         blocks, notes = zip(*(column.encode(frame[column.name]) for column in needed), strict=True)
