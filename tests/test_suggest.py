@@ -1,5 +1,6 @@
 """The pipeline: captions at once, a fitted mixture when asked, from whatever a user has."""
 
+import itertools
 import json
 
 import numpy as np
@@ -221,4 +222,4 @@ def test_properties_are_data() -> None:
     assert believed["nothing but noise"] < 0.05
     assert believed["smooth"] + believed["rough"] + believed["nothing but noise"] == pytest.approx(1, abs=0.01)
     groups = suggestion.captions.groups
-    assert all(a.probability >= b.probability for a, b in zip(groups, groups[1:], strict=False))
+    assert all(a.probability >= b.probability for a, b in itertools.pairwise(groups))
