@@ -14,8 +14,8 @@ import kitt
 from kitt.explain import Explanation
 from kitt.explain.checks import held_out, random_folds, table_of
 from kitt.explain.columns import shape, shares
-from kitt.explain.facts import Curve
-from kitt.explain.seasons import is_resolved
+from kitt.explain.facts import Check, Curve
+from kitt.explain.seasons import is_borne_out, is_resolved
 from kitt.fitting.fit import FittedGP
 from kitt.fitting.table import Table
 from kitt.formatting import number, percent
@@ -291,6 +291,13 @@ def test_strength_of_concrete_does_not_repeat_with_age() -> None:
 )
 def test_which_periods_a_column_resolves(values: np.ndarray, period: float, yes: bool) -> None:
     assert is_resolved(values, period) == yes
+
+
+@pytest.mark.parametrize(("period", "gain", "yes"), [(10.0, 0.25, True), (40.0, 0.25, False), (40.0, 0.35, True)])
+def test_few_cycles_must_be_clearer(period: float, gain: float, yes: bool) -> None:
+    check = Check("repeats", "x", gain, 0.1, 100)
+    assert is_borne_out(check, np.arange(101.0), period) == yes
+    assert not is_borne_out(None, np.arange(101.0), period)
 
 
 def test_left_out_rows_have_no_part_in_their_prediction() -> None:

@@ -193,7 +193,7 @@ def _of_kernels(models: Sequence[FittedGP], groups: Groups, s: Standardiser, con
                 continue
             tried.append((d, period))
             check = _cycles(gp, word, d, period, config)
-            if check is not None and check.is_supported:
+            if seasons.is_borne_out(check, gp.X[:, d].numpy(), period):
                 name, span = groups[g][0], float(np.ptp(gp.X[:, d].numpy()))
                 yield Season(name, period * float(s.x_scale[d]), span / period, replace(check, about=name))
 

@@ -196,7 +196,8 @@ def _shapes(e: Explanation) -> Iterator[str]:
     """Directions, lowest and highest points, and where a curve levels off."""
     sloped = {f.column for part in e.parts if _has_structure(e, part) for f in part.active if f.slope is not None}
     seasonal = {season.column for season in e.seasons}
-    said = []
+    said: list[str] = []
+    plain: dict[str, list[str]] = {"rises": [], "falls": []}
     for effect in e.columns[: _NAMED + 2]:
         shape = effect.shape
         if shape is None or shape.kind == "none" or effect.column in sloped | seasonal:
@@ -207,9 +208,11 @@ def _shapes(e: Explanation) -> Iterator[str]:
             continue
         if shape.kind in ("lowest", "highest"):
             said.append(f"is {shape.kind} near {number(shape.at or 0.0)} of {effect.column}")
+        elif shape.at is not None:
+            said.append(f"{shape.kind} with {effect.column} and levels off beyond {number(shape.at)}")
         else:
-            off = f" and levels off beyond {number(shape.at)}" if shape.at is not None else ""
-            said.append(f"{shape.kind} with {effect.column}{off}")
+            plain[shape.kind].append(effect.column)
+    said = [*(f"{kind} with {_listed(columns)}" for kind, columns in plain.items() if columns), *said]
     if said:
         yield f"the mean{', over the other columns,' if len(e.columns) > 1 else ''} {_listed(said)}."
 

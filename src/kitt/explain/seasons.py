@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 import numpy as np
 import torch
@@ -35,6 +36,8 @@ class SeasonConfig:
     """When a period is looked at and told; chosen on simulated tables, see `kitt bench claims`."""
 
     min_cycles: float = 2.0
+    few_cycles: float = 4.0  # with fewer, chance makes cycles alike: then more errors, and no period beside another
+    few_errors: float = 3.0
     values_per_cycle: float = 3.0  # distinct values of the column, at least
     min_values: int = 12  # of them in all
     min_step: float = 2.5  # typical steps between neighbouring values in a period, at least
@@ -84,10 +87,19 @@ def find(table: Table, periods: Sequence[float], config: SeasonConfig = DEFAULT)
         best = _best(left, _distinct(new), config)
         if best is None or _is_known(best[0], found):
             return found
+        if found and float(np.ptp(x)) / best[0] < config.few_cycles:
+            return found
         period, check, pattern = best
         found.append((period, check))
         left = replace(left, y=left.y - pattern)
     return found
+
+
+def is_borne_out(check: Check | None, x: FloatArray, period: float, config: SeasonConfig = DEFAULT) -> TypeGuard[Check]:
+    """Whether left-out cycles speak for a period; where they are few, more clearly."""
+    if check is None or not check.is_supported:
+        return False
+    return float(np.ptp(x)) / period >= config.few_cycles or check.gain > config.few_errors * check.error
 
 
 def _is_known(period: float, found: Sequence[tuple[float, Check]]) -> bool:
@@ -138,7 +150,7 @@ def _best(table: Table, periods: Sequence[float], config: SeasonConfig) -> tuple
         return None
     _, period, gp = max(fits, key=lambda f: f[0])
     folds = cycle_folds(x, period, config.folds)
-    if (check := _check(table, period, folds)) is None or not check.is_supported:
+    if not is_borne_out(check := _check(table, period, folds), x, period, config):
         return None
     word = [str(w) for w in gp.expression].index("RBF*Periodic")
     return period, check, gp.posterior.component(word, table.X)[0]
