@@ -35,7 +35,7 @@ class CheckConfig:
     rows: int = 300  # at most, of a random subset
     folds: int = 5
     iterations: int = 25  # of each fit, which starts from the parameters found on all rows
-    seconds: float = 15.0  # for all checks of a model; a claim that was not checked is not told
+    seconds: float = 30.0  # for all checks of a model; a claim that was not checked is not told
 
 
 DEFAULT = CheckConfig()

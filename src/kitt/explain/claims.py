@@ -84,7 +84,7 @@ def checked(
         explained, is_signal = signal(evidence.observed, evidence.mean, np.full(len(evidence.mean), s.y_mean))
     if is_signal.is_supported and _can_leak(model):
         cold, is_cold = _searched_anew(checker, config)
-        if not is_cold.is_supported or cold < explained:
+        if not is_cold.is_supported or (cold < explained and model.rows <= config.rows):
             explained, is_signal = cold, is_cold
     checks = [is_signal, *_noise(checker)]
     found: list[Season] = []

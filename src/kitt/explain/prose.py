@@ -127,7 +127,11 @@ def _columns(e: Explanation, parts: Sequence[Part]) -> str:
     if e.checks:
         active = {name: effect for name, effect in active.items() if _is_needed(e, name)}
     if not active:
-        return e.columns[0].column if len(e.columns) == 1 else "several columns, none of which is needed by itself"
+        known = [effect.column for part in parts for effect in part.active]
+        if len(e.columns) == 1:
+            return e.columns[0].column
+        is_checked = all(e.check("column", name) is not None for name in known)
+        return "several columns, none of which is needed by itself" if is_checked else "several columns"
     return _listed([_with_slope(effect) for effect in active.values()], _NAMED)
 
 
