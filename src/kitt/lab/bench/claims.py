@@ -120,7 +120,7 @@ def _periodic(rng: np.random.Generator, table: int) -> tuple[FloatArray, FloatAr
     elif table % 3 == 2:
         f = f + rng.uniform(0.3, 1) * _draw(rng, _stationary("RBF", distance / rng.uniform(0.2, 0.6)))
     X, y = _observed(rng, x[:, None], f)
-    return X, y, period * float(np.ptp(X[:, 0]))
+    return X, y, period * float(np.ptp(X[:, 0]) / np.ptp(x))
 
 
 def _smooth(rng: np.random.Generator, table: int) -> tuple[FloatArray, FloatArray, None]:
