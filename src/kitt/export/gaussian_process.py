@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kitt.errors import InvalidInputError
 from kitt.fitting.fit import FittedGP
-from kitt.gp.exact import cholesky
+from kitt.gp.exact import extended_factor
 from kitt.gp.sparse import SparsePosterior
 from kitt.model.mixture import Component
 from kitt.table.scaling import Warp
@@ -79,16 +79,9 @@ class Part(torch.nn.Module):
                 "use model.update(X, y) and to_botorch() again"
             )
         z = warp_forward(self.warp, u)
-        batch = torch.broadcast_shapes(self.X.shape[:-2], Z.shape[:-2])
-        n, N = Z.shape[-2], self.X.shape[-2]
+        L = extended_factor(self.kernel, self.theta, self.X, self.L, Z)
+        batch, N, n = L.shape[:-2], self.X.shape[-2], Z.shape[-2]
         X = torch.cat([self.X.expand(*batch, N, -1), Z.expand(*batch, n, -1)], -2)
-        cross = self.kernel.matrix(self.theta, self.X, Z)
-        below = torch.linalg.solve_triangular(self.L.expand(*cross.shape[:-2], N, N), cross, upper=False).mT
-        noise = self.kernel.noise(self.theta, Z).expand(Z.shape[:-1])
-        corner = self.kernel.matrix(self.theta, Z) + torch.diag_embed(noise) - below @ below.mT
-        corner = cholesky(corner, str(self.kernel.expression))
-        above = torch.cat([self.L.expand(*batch, N, N), self.L.new_zeros(*batch, N, n)], -1)
-        L = torch.cat([above, torch.cat([below.expand(*batch, n, N), corner.expand(*batch, n, n)], -1)], -2)
         several = torch.broadcast_shapes(batch, z.shape[:-1], self.y.shape[:-1])
         y = torch.cat([self.y.expand(*several, N), z.expand(*several, n)], -1)
         other = copy.copy(self)

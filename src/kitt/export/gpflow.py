@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from gpflow import Parameter, set_trainable
+from gpflow.functions import Constant as ConstantMean
 from gpflow.kernels import (
     Constant,
     Kernel,
@@ -21,7 +22,6 @@ from gpflow.kernels import (
     SquaredExponential,
     White,
 )
-from gpflow.functions import Constant as ConstantMean
 from gpflow.likelihoods import Gaussian
 from gpflow.models import GPR
 from gpflow.utilities import positive

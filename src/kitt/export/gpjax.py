@@ -133,7 +133,9 @@ def scale(kernel: AbstractKernel, variance: float) -> AbstractKernel:
 
 def gp(kernel: AbstractKernel, noise: float, X: Any, y: Any, mean: float = 0.0) -> Any:
     """The GP given X (N, D) and y (N,), on the scale of the kernel."""
-    model = Prior(kernel, ConstantMean(non_trainable(array(mean))), jitter=0.0) * Gaussian(obs_stddev=array(noise) ** 0.5)
+    model = Prior(kernel, ConstantMean(non_trainable(array(mean))), jitter=0.0) * Gaussian(
+        obs_stddev=array(noise) ** 0.5
+    )
     return model.condition(Dataset(array(X), array(y).reshape(-1, 1)))
 
 

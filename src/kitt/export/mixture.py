@@ -166,7 +166,9 @@ class MixtureModel(BotorchModel, FantasizeMixin):
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any) -> Any:
         """The same parameters and weights, given more points (..., n, D) with targets (..., n, 1) too."""
         if noise is not None:
-            raise InvalidInputError("expected observations with the model's own noise: it has no other; leave `noise` out")
+            raise InvalidInputError(
+                "expected observations with the model's own noise: it has no other; leave `noise` out"
+            )
         if Y.shape[-1] != 1:
             raise InvalidInputError(f"expected targets of shape (..., n, 1), got {tuple(Y.shape)}")
         Z, u = self._inputs(X), (Y.to(self.y_mean)[..., 0] - self.y_mean) / self.y_scale

@@ -92,7 +92,9 @@ def single_task_gp(fitted: FittedKernel, prior: str, X: Any, y: Any, bounds: Any
         covar_module=kernel,
         mean_module=FixedMean(0.0),
         outcome_transform=TableScale(s.y_mean, s.y_scale),
-        input_transform=AffineInputTransform(dims, tensor(s.x_scale / (high - low)), tensor((s.x_mean - low) / (high - low))),
+        input_transform=AffineInputTransform(
+            dims, tensor(s.x_scale / (high - low)), tensor((s.x_mean - low) / (high - low))
+        ),
     )
 
 

@@ -30,6 +30,7 @@ from kitt.language.fitted_kernel import FittedKernel
 from kitt.model.mixture import Component, Mixture, heaviest
 from kitt.model.parts import export_notes, partial_share
 from kitt.model.predictive import Tail
+from kitt.model.update import new_rows, refit_reasons, updated
 from kitt.table.dataset import Dataset, Encoding
 from kitt.table.scaling import FloatArray, Warp
 
@@ -58,6 +59,7 @@ class Model:
     encoding: Encoding
     rows: Dataset | None = None
     fitted_mixture: Mixture | None = None
+    refit_reasons: tuple[str, ...] = ()  # why the parameters deserve a new fit, after `update`; not kept in files
 
     @classmethod
     def of(cls, mixture: Mixture, rows: Dataset, is_plain: Sequence[bool] | None = None) -> Model:
@@ -96,16 +98,33 @@ class Model:
 
     def on(self, rows: Dataset) -> Model:
         """The same kernels with the same numbers, conditioned on other rows of the same columns."""
+        self._check_columns(rows)
+        return self._conditioned(rows, [(None, _NO_FACTS)] * len(self.kernels))
+
+    def _check_columns(self, rows: Dataset) -> None:
         if rows.names != self.encoding.names:
             named, got = ", ".join(self.encoding.names), ", ".join(rows.names)
             raise InvalidInputError(f"expected rows with the columns {named}; got {got}: read them with model.encoding")
-        return self._conditioned(rows, [(None, _NO_FACTS)] * len(self.kernels))
 
     def _conditioned(self, rows: Dataset, details: Sequence[tuple[Any, Mapping[str, Any]]]) -> Model:
         """With rows; `details` are the inducing points and the facts of each fit."""
         parts = zip(self.kernels, self.warps, self.noise_models, details, strict=True)
         models = tuple(_conditioned(k, rows, warp, noise, *detail) for k, warp, noise, detail in parts)
         return replace(self, rows=rows, fitted_mixture=Mixture(models, self.components, self.tail))
+
+    def update(self, table: Any, y: ArrayLike | None = None) -> Model:
+        """The same parameters and weights given more rows: equal to `on` with all rows, without the cubic cost.
+
+        `table` has the new rows as they are, and the target too unless `y` is given. `refit_reasons` of the result says
+        whether the parameters deserve a new fit: the rows have doubled since, or the new ones are a surprise.
+        """
+        new = new_rows(self.encoding, table, y)
+        self._check_columns(new)
+        mixture, promised = updated(self.mixture, new)
+        old = self._rows()
+        rows = replace(old, X=np.vstack([old.X, new.X]), y=np.append(old.y, new.y))
+        reasons = tuple(refit_reasons(mixture, promised, new))
+        return replace(self, rows=rows, fitted_mixture=mixture, refit_reasons=reasons)
 
     # prediction
 
@@ -194,7 +213,9 @@ class Model:
             prior = "botorch" if self.is_plain[k] else "default"
             return kitt.export.single_task_gp(self.kernels[k], prior, rows.X, rows.y, bounds)
         if component is not None:
-            raise InvalidInputError("expected a component only together with single=True: the whole model has all of them")
+            raise InvalidInputError(
+                "expected a component only together with single=True: the whole model has all of them"
+            )
         return kitt.export.botorch_model(self.mixture, bounds)
 
     def _rows(self) -> Dataset:

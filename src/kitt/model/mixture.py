@@ -101,14 +101,18 @@ class Mixture:
         warps = tuple(self.models[c.model].warp for c in self.components)
         return Predictive(weights if noisy else weights / weights.sum(), mean, np.sqrt(variance), warps, tail)
 
+    def observed_variance(self, c: Component, Z: FloatArray, mean: FloatArray, total: FloatArray) -> FloatArray:
+        """Of an observation in one component, from the mean and the variance that its GP gives at standardised inputs."""
+        factor = np.full(len(mean), c.spread)
+        if c.changing_noise and (noise := self.models[c.model].noise_model) is not None:
+            factor = factor * np.exp(noise.log_factor(Z, mean, total))
+        return factor * total
+
     def _variance(
         self, c: Component, Z: FloatArray, mean: FloatArray, latent: FloatArray, total: FloatArray, *, noisy: bool
     ) -> FloatArray:
         """Of an observation, or of the function alone: that has no more than an observation has."""
-        factor = np.full(len(mean), c.spread)
-        if c.changing_noise and (noise := self.models[c.model].noise_model) is not None:
-            factor = factor * np.exp(noise.log_factor(Z, mean, total))
-        scaled = factor * total
+        scaled = self.observed_variance(c, Z, mean, total)
         return np.maximum(scaled if noisy else np.minimum(latent, scaled), 1e-300)
 
     def leave_one_out(self) -> Predictive:

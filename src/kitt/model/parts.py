@@ -15,8 +15,8 @@ def partial_share(model: Model, k: int) -> str:
     if model.weights[k] >= _WHOLE:
         return ""
     return (
-        f"{model.kernels[k].expression} has {model.weights[k]:.0%} of the weight in a model of {len(model.kernels)} kernels: "
-        "its predictions are not those of the whole model, which to_botorch() and the model file hand over"
+        f"{model.kernels[k].expression} has {model.weights[k]:.0%} of the weight in a model of {len(model.kernels)} "
+        "kernels: its predictions are not those of the whole model, which to_botorch() and the model file hand over"
     )
 
 
@@ -35,8 +35,8 @@ def export_notes(model: Model, k: int) -> tuple[str, ...]:
     own = [c for c in model.components if c.model == k]
     if model.tail.weight or any(c.changing_noise or c.spread != 1.0 for c in own):
         notes.append(
-            "Its mean is that of this kernel in KITT. Its variance has the kernel's own noise, which is constant but for the "
-            "words White and Linear*White; KITT's noise model, spreads and tail, which act on predictive variances, stay "
+            "Its mean is that of this kernel in KITT. Its variance has the kernel's own noise, which is constant but for "
+            "the words White and Linear*White; KITT's noise model, spreads and tail, which act on predictive variances, stay "
             "behind."
         )
     return tuple(notes)
