@@ -49,6 +49,8 @@ class Part(torch.nn.Module):
         if self.is_sparse:
             cross = torch.linalg.solve_triangular(self.LB, rows.mT, upper=False).mT
             covariance = covariance + cross @ cross.mT
+        if not self.kernel.expression.signal:  # noise alone: constant, but still a function of the points
+            cross = cross + 0 * Z.sum(-1, keepdim=True)
         mean = (cross @ self.alpha.unsqueeze(-1)).squeeze(-1)  # more than one where targets differ at the same points
         return mean, covariance.expand(*mean.shape, mean.shape[-1])
 

@@ -36,7 +36,7 @@ def export_notes(model: Model, k: int) -> tuple[str, ...]:
     if model.tail.weight or any(c.changing_noise or c.spread != 1.0 for c in own):
         notes.append(
             "Its mean is that of this kernel in KITT. Its variance has the kernel's own noise, which is constant but for "
-            "the words White and Linear*White; KITT's noise model, spreads and tail, which act on predictive variances, stay "
-            "behind."
+            "the words White and Linear*White; KITT's noise model, spreads and tail, which act on predictive variances, "
+            "stay behind."
         )
     return tuple(notes)

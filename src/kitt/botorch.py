@@ -1,0 +1,254 @@
+"""Bayesian optimisation with BoTorch: a model of the points so far at every step, at about the price of BoTorch's own.
+
+    advisor = KernelAdvisor()
+    for _ in range(30):
+        model = advisor.model(X, Y)  # all points so far
+        candidate, _ = optimize_acqf(LogExpectedImprovement(model, Y.max()), bounds, q=1, num_restarts=4, raw_samples=256)
+        ...
+
+The network is asked for a kernel when the points have doubled since it was asked last, or when new ones are a surprise. Between,
+the parameters are fitted again from where they were, and between those fits the model is only conditioned on what is new.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from kitt.errors import InvalidInputError, KittError
+from kitt.fitting.fit import FittedGP, Fitter
+from kitt.fitting.table import Table
+from kitt.language.fitted_kernel import FittedKernel
+from kitt.language.grammar import Expression, parse
+from kitt.language.kernels import Kernel
+from kitt.model.document import Model
+from kitt.model.mixture import Mixture
+from kitt.model.options import Options
+from kitt.model.weights import average
+from kitt.network.caption import Captions
+from kitt.suggest import suggest_dataset
+from kitt.table.dataset import MIN_ROWS, Column, Dataset, Encoding
+from kitt.table.scaling import Standardiser
+
+MIN_POINTS = 3
+_FAILURES = (KittError, RuntimeError, ArithmeticError, ValueError)  # what a fit may raise on odd points
+_PLAIN = parse("RBF")
+
+
+@dataclass(frozen=True)
+class AdvisorConfig:
+    """When the advisor does what. `kitt bench bo` has the regret and the seconds that these numbers give."""
+
+    ask_growth: float = (
+        2.0  # points relative to those at the last question to the network, from which it is asked again
+    )
+    fit_growth: float = 1.05  # points relative to those at the last fit, from which parameters are fitted again
+    whole: bool = True  # the mixture of all kernels; else the heaviest of the target as it is
+    effort: str = "quick"  # of a fit after a question: see `kitt.model.candidates`
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the advisor did with some points."""
+
+    points: int
+    action: Literal[
+        "asked", "fitted", "conditioned", "plain", "default"
+    ]  # the last two: without the network, BoTorch's own
+    kernel: str
+    reason: str
+    seconds: float
+
+
+@dataclass
+class _State:
+    """What is known from the step before."""
+
+    X: Any
+    y: Any
+    model: Model
+    captions: Captions | None
+    asked: int  # points at the last question
+    fitted: int  # points at the last fit
+
+
+@dataclass
+class KernelAdvisor:
+    """Models for the steps of an optimisation, with kernels that KITT chooses as the points come in.
+
+    Parameters
+    ----------
+    config : AdvisorConfig
+    random_state : int
+
+    Attributes
+    ----------
+    steps : list of Step
+        What was done at each call, why, and how long it took.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from kitt.botorch import KernelAdvisor
+    >>> X = torch.rand(12, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    >>> advisor = KernelAdvisor()
+    >>> model = advisor.model(X[:10], X[:10].sin().sum(-1, keepdim=True))
+    >>> model.posterior(X).mean.shape
+    torch.Size([12, 1])
+    >>> model = advisor.model(X, X.sin().sum(-1, keepdim=True))
+    >>> [step.action for step in advisor.steps]
+    ['asked', 'fitted']
+    """
+
+    config: AdvisorConfig = field(default_factory=AdvisorConfig)
+    random_state: int = 0
+    steps: list[Step] = field(default_factory=list)
+    _state: _State | None = None
+
+    def model(self, X: Any, Y: Any) -> Any:
+        """A model of BoTorch given all points so far.
+
+        Parameters
+        ----------
+        X : tensor of shape (n, D)
+            In any units, the same at every call; at least three points. Points with missing or infinite values are left out.
+        Y : tensor of shape (n, 1) or (n,)
+
+        Returns
+        -------
+        botorch.models.model.Model
+            What `Model.to_botorch` gives; a `SingleTaskGP` with BoTorch's defaults where nothing could be fitted.
+        """
+        began = time.perf_counter()
+        rows = _dataset(X, Y)
+        try:
+            action, reason = self._advance(rows)
+            assert self._state is not None
+            fitted = self._state.model
+            model, kernel = (
+                (fitted if self.config.whole else _heaviest(fitted)).to_botorch(),
+                str(fitted.best.expression),
+            )
+        except _FAILURES as error:
+            self._state, action, reason, kernel = None, "default", str(error), "RBF"
+            model = _default(rows)
+        self.steps.append(Step(rows.n, action, kernel, reason, time.perf_counter() - began))  # type: ignore[arg-type]
+        return model
+
+    def _advance(self, rows: Dataset) -> tuple[str, str]:
+        """Bring the state to these rows: what was done, and why."""
+        state = self._state
+        if rows.n < MIN_ROWS or np.ptp(rows.y) == 0:
+            return self._plain(rows, f"{rows.n} points" if np.ptp(rows.y) else "all targets are equal")
+        if state is None or not _continues(state, rows) or not state.asked:
+            return self._ask(rows, "the first question")
+        if rows.n >= self.config.ask_growth * state.asked:
+            return self._ask(rows, f"{state.asked} points have become {rows.n}")
+        if rows.n == len(state.y):
+            return "conditioned", "nothing is new"
+        new = rows.rows(slice(len(state.y), None))
+        model = state.model.update(new.X, new.y)
+        if surprising := [reason for reason in model.refit_reasons if "promised" in reason]:
+            if rows.n >= 1.2 * state.asked:
+                return self._ask(rows, surprising[0])
+            return self._fit(rows, surprising[0])
+        if rows.n >= self.config.fit_growth * state.fitted:
+            return self._fit(rows, f"{state.fitted} points have become {rows.n}")
+        self._state = _State(rows.X, rows.y, model, state.captions, state.asked, state.fitted)
+        return "conditioned", f"{new.n} more points"
+
+    def _ask(self, rows: Dataset, reason: str) -> tuple[str, str]:
+        options = Options(effort=self.config.effort, random_state=self.random_state)
+        suggestion = suggest_dataset(rows, options)
+        self._state = _State(rows.X, rows.y, suggestion.fitted, suggestion.captions, rows.n, rows.n)
+        return "asked", reason
+
+    def _fit(self, rows: Dataset, reason: str) -> tuple[str, str]:
+        """The same kernels, their parameters from where they were, and new weights."""
+        state = self._state
+        assert state is not None
+        assert state.captions is not None
+        table = Table.of(rows)
+        warped = table.warped()
+        models, plain = [], []
+        for kernel, warp, is_plain in zip(state.model.kernels, state.model.warps, state.model.is_plain, strict=True):
+            if (seen := table if warp.is_identity else warped) is not None:
+                models.append(_refitted(kernel, seen, is_plain, self.random_state))
+                plain.append(is_plain)
+        model = Model.of(average(models, "stacking", state.captions), rows, plain)
+        self._state = _State(rows.X, rows.y, model, state.captions, state.asked, rows.n)
+        return "fitted", reason
+
+    def _plain(self, rows: Dataset, reason: str) -> tuple[str, str]:
+        """Too few points for a question: RBF with BoTorch's priors."""
+        gp = Fitter(Table.of(rows), prior="botorch", random_state=self.random_state).fit(_PLAIN)
+        model = Model.of(Mixture.of([gp], [1.0]), rows, [True])
+        self._state = _State(rows.X, rows.y, model, None, 0, rows.n)
+        return "plain", reason
+
+
+def _dataset(X: Any, Y: Any) -> Dataset:
+    """The finite points, in columns that are all kept, also constant ones."""
+    X, y = (np.asarray(torch.as_tensor(part).detach().cpu(), dtype=np.float64) for part in (X, Y))
+    y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+    if X.ndim != 2 or y.shape != X.shape[:1]:
+        raise InvalidInputError(f"expected X of shape (n, D) and Y of shape (n, 1), got {X.shape} and {y.shape}")
+    finite = np.isfinite(X).all(1) & np.isfinite(y)
+    if finite.sum() < MIN_POINTS:
+        raise InvalidInputError(
+            f"expected at least {MIN_POINTS} points with finite values, got {finite.sum()}: add some"
+        )
+    names = [f"x{d + 1}" for d in range(X.shape[1])]
+    encoding = Encoding(tuple(Column(name, "number") for name in names), "y")
+    return Dataset(X[finite], y[finite], encoding.names, "y", encoding)
+
+
+def _continues(state: _State, rows: Dataset) -> bool:
+    """Whether the rows begin with those of the step before."""
+    n = len(state.y)
+    return rows.n >= n and np.array_equal(rows.X[:n], state.X) and np.array_equal(rows.y[:n], state.y)
+
+
+def _refitted(kernel: FittedKernel, table: Table, is_plain: bool, seed: int) -> FittedGP:
+    s = table.standardiser
+    assert s is not None
+    assert kernel.standardiser is not None
+    if not table.warp.is_identity:  # a transformed target is standardised by its transform
+        s = Standardiser(s.x_mean, s.x_scale, 0.0, kernel.standardiser.y_scale)
+    start = kernel.rescaled(s)
+    words = start.expression.words
+    searched = Expression((*(w for w in words if not w.is_noise), *(w for w in words if w.is_noise)))
+    theta = Kernel(searched, len(kernel.columns)).flatten(
+        {name: torch.tensor(value, dtype=torch.float64) for name, value in start.parameters.items()}
+    )
+    return Fitter(table, prior="botorch" if is_plain else "default", random_state=seed).fit(searched, theta)
+
+
+def _heaviest(model: Model) -> Model:
+    mixture = model.mixture
+    assert model.rows is not None
+    return Model.of(Mixture.of([mixture.models[mixture.best]], [1.0]), model.rows)
+
+
+def _default(rows: Dataset) -> Any:
+    """BoTorch's own model, fitted if that is possible."""
+    from botorch.exceptions.errors import ModelFittingError
+    from botorch.fit import fit_gpytorch_mll
+    from botorch.models import SingleTaskGP
+    from botorch.models.transforms import Normalize
+    from gpytorch.mlls import ExactMarginalLogLikelihood
+
+    X, y = torch.tensor(rows.X), torch.tensor(rows.y).unsqueeze(-1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = SingleTaskGP(X, y, input_transform=Normalize(rows.d))
+        try:
+            fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+        except (ModelFittingError, *_FAILURES):
+            model = SingleTaskGP(X, y, input_transform=Normalize(rows.d))
+        return model.eval()
