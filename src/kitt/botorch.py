@@ -6,8 +6,9 @@
         candidate, _ = optimize_acqf(LogExpectedImprovement(model, Y.max()), bounds, q=1, num_restarts=4, raw_samples=256)
         ...
 
-The network is asked for a kernel when the points have doubled since it was asked last, or when new ones are a surprise. Between,
-the parameters are fitted again from where they were, and between those fits the model is only conditioned on what is new.
+The network is asked for a kernel when the points have doubled since it was asked last, or when new ones are a surprise.
+Between, the parameters are fitted again from where they were, and between those fits the model is only conditioned on what is
+new.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class AdvisorConfig:
     ask_growth: float = (
         2.0  # points relative to those at the last question to the network, from which it is asked again
     )
+    ask_surprised: bool = True  # also ask when new points are a surprise, if there are some more by then
+    surprised_growth: float = 1.2  # points relative to those at the last question, for that
     fit_growth: float = 1.05  # points relative to those at the last fit, from which parameters are fitted again
     whole: bool = True  # the mixture of all kernels; else the heaviest of the target as it is
     effort: str = "quick"  # of a fit after a question: see `kitt.model.candidates`
@@ -154,7 +157,7 @@ class KernelAdvisor:
         new = rows.rows(slice(len(state.y), None))
         model = state.model.update(new.X, new.y)
         if surprising := [reason for reason in model.refit_reasons if "promised" in reason]:
-            if rows.n >= 1.2 * state.asked:
+            if self.config.ask_surprised and rows.n >= self.config.surprised_growth * state.asked:
                 return self._ask(rows, surprising[0])
             return self._fit(rows, surprising[0])
         if rows.n >= self.config.fit_growth * state.fitted:
