@@ -7,8 +7,8 @@
         ...
 
 The network is asked for a kernel when the points have doubled since it was asked last, or when new ones are a surprise.
-Between, the parameters are fitted again from where they were, and between those fits the model is only conditioned on what is
-new.
+Between, the parameters are fitted again from where they were, and between those fits the model is only conditioned on
+what is new.
 """
 
 from __future__ import annotations

@@ -8,11 +8,14 @@ the expression in the module; `code` writes it below those definitions of the mo
 from __future__ import annotations
 
 import textwrap
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 from typing import Any
+
+import numpy as np
 
 from kitt.errors import InvalidInputError, MissingExtraError
 from kitt.export.source import Source
@@ -37,6 +40,7 @@ LIBRARIES = {
     "gpjax": Library("GPJax", "gpjax", 'jax.config.update("jax_enable_x64", True)'),
 }
 
+_LEAST_VARIANCE = 1e-9
 _UNITS = '''\
 """{expression}: a Gaussian-process kernel for {title}, written by KITT.
 
@@ -167,7 +171,10 @@ def live(fitted: FittedKernel, library: str, standardised: bool = False) -> Any:
     >>> float(kitt.export.live(kernel, "sklearn")([[0.0], [0.5]])[0, 1])  # exp(-1/2)
     0.6065306597126334
     """
-    module, fitted = _module(library), fitted if standardised else fitted.in_table_units()
+    module = _module(library)
+    if not standardised:
+        fitted = fitted.in_table_units()
+        _warn_of_small_units(fitted, library)
     return eval(_kernel(fitted, Source.of(library)), vars(module))
 
 
@@ -199,7 +206,7 @@ def gp(fitted: FittedKernel, library: str, X: Any, y: Any) -> Any:
     """
     units = fitted.in_table_units()
     mean = 0.0 if units.standardiser is None else units.standardiser.y_mean
-    kernel = live(units, library, standardised=True)
+    kernel = live(units, library)
     return _module(library).gp(kernel, units.parameters["noise"], X, y, mean)
 
 
@@ -219,6 +226,16 @@ def _module(library: str, file: str | None = None) -> ModuleType:
         return import_module(f"{__name__}.{file or library}")
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or library, facts.extra, f"a kernel for {facts.title}") from error
+
+
+def _warn_of_small_units(units: FittedKernel, library: str) -> None:
+    """GPyTorch holds predictive variances at 1e-10 at least, whatever the units."""
+    if library in ("gpytorch", "botorch") and float(np.asarray(units.parameters["noise"])) < _LEAST_VARIANCE:
+        warnings.warn(
+            f"the noise of {units.target} has a variance of {units.parameters['noise']:.1g}, and GPyTorch rounds variances "
+            "below 1e-10 up: write the target in smaller units, or take standardised=True",
+            stacklevel=3,
+        )
 
 
 def _wrapped(note: str) -> str:

@@ -196,8 +196,8 @@ def _regret_grid(runs: Mapping[str, Mapping[str, Mapping[int, float]]], names: S
             row.append(_cell(values, methods.get(reference, {}), shared, name == reference))
         rows.append(tuple(row))
     title = (
-        "Simple regret after the last evaluation, median over the seeds (their number); in brackets the mean logarithm (base "
-        f"10) less that of {reference}, with its 95 % interval over seeds: negative is better"
+        "Simple regret after the last evaluation, median over the seeds (their number); in brackets the mean logarithm "
+        f"(base 10) less that of {reference}, with its 95 % interval over seeds: negative is better"
     )
     return Grid(title, ("function", *names), tuple(rows))
 
