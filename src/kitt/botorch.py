@@ -15,24 +15,22 @@ from __future__ import annotations
 
 import time
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 import torch
 
-from kitt.errors import InvalidInputError, KittError
+from kitt.errors import FitError, InvalidInputError, KittError
 from kitt.fitting.fit import FittedGP, Fitter
 from kitt.fitting.table import Table
 from kitt.language.fitted_kernel import FittedKernel
 from kitt.language.grammar import Expression, parse
-from kitt.language.kernels import Kernel
 from kitt.model.document import Model
 from kitt.model.mixture import Mixture
-from kitt.model.options import Options
 from kitt.model.weights import average
-from kitt.network.caption import Captions
-from kitt.suggest import suggest_dataset
+from kitt.network.caption import Captions, caption
 from kitt.table.dataset import MIN_ROWS, Column, Dataset, Encoding
 from kitt.table.scaling import Standardiser
 
@@ -51,8 +49,8 @@ class AdvisorConfig:
     ask_surprised: bool = True  # also ask when new points are a surprise, if there are some more by then
     surprised_growth: float = 1.2  # points relative to those at the last question, for that
     fit_growth: float = 1.05  # points relative to those at the last fit, from which parameters are fitted again
-    whole: bool = True  # the mixture of all kernels; else the heaviest of the target as it is
-    effort: str = "quick"  # of a fit after a question: see `kitt.model.candidates`
+    captions: int = 2  # kernels that the network names
+    whole: bool = True  # all kernels, weighted by BIC; else the best of the target as it is
 
 
 @dataclass(frozen=True)
@@ -72,8 +70,6 @@ class Step:
 class _State:
     """What is known from the step before."""
 
-    X: Any
-    y: Any
     model: Model
     captions: Captions | None
     asked: int  # points at the last question
@@ -133,10 +129,7 @@ class KernelAdvisor:
             action, reason = self._advance(rows)
             assert self._state is not None
             fitted = self._state.model
-            model, kernel = (
-                (fitted if self.config.whole else _heaviest(fitted)).to_botorch(),
-                str(fitted.best.expression),
-            )
+            model, kernel = fitted.to_botorch(), _told(fitted)
         except _FAILURES as error:
             self._state, action, reason, kernel = None, "default", str(error), "RBF"
             model = _default(rows)
@@ -152,9 +145,10 @@ class KernelAdvisor:
             return self._ask(rows, "the first question")
         if rows.n >= self.config.ask_growth * state.asked:
             return self._ask(rows, f"{state.asked} points have become {rows.n}")
-        if rows.n == len(state.y):
+        assert state.model.rows is not None
+        if rows.n == state.model.rows.n:
             return "conditioned", "nothing is new"
-        new = rows.rows(slice(len(state.y), None))
+        new = rows.rows(slice(state.model.rows.n, None))
         model = state.model.update(new.X, new.y)
         if surprising := [reason for reason in model.refit_reasons if "promised" in reason]:
             if self.config.ask_surprised and rows.n >= self.config.surprised_growth * state.asked:
@@ -162,37 +156,60 @@ class KernelAdvisor:
             return self._fit(rows, surprising[0])
         if rows.n >= self.config.fit_growth * state.fitted:
             return self._fit(rows, f"{state.fitted} points have become {rows.n}")
-        self._state = _State(rows.X, rows.y, model, state.captions, state.asked, state.fitted)
+        self._state = _State(model, state.captions, state.asked, state.fitted)
         return "conditioned", f"{new.n} more points"
 
     def _ask(self, rows: Dataset, reason: str) -> tuple[str, str]:
-        options = Options(effort=self.config.effort, random_state=self.random_state)
-        suggestion = suggest_dataset(rows, options)
-        self._state = _State(rows.X, rows.y, suggestion.fitted, suggestion.captions, rows.n, rows.n)
+        """What the network names, beside BoTorch's own kernel; a function worth optimising is more than noise."""
+        captions = caption(rows.X, rows.y, self.config.captions, random_state=self.random_state)
+        named = [Expression(tuple(c.expression.signal)) for c in captions if c.expression.signal]
+        wanted = [(e, False) for e in dict.fromkeys(named)] + [(_PLAIN, True)]
+        table = Table.of(rows)
+        models, plain = [], []
+        for seen in filter(None, (table, table.warped())):
+            fitters = {is_plain: self._fitter(seen, is_plain) for is_plain in (False, True)}
+            for expression, is_plain in wanted:
+                with suppress(*_FAILURES):
+                    models.append(fitters[is_plain].fit(expression))
+                    plain.append(is_plain)
+        self._keep(rows, models, plain, captions, asked=rows.n)
         return "asked", reason
 
     def _fit(self, rows: Dataset, reason: str) -> tuple[str, str]:
         """The same kernels, their parameters from where they were, and new weights."""
         state = self._state
         assert state is not None
-        assert state.captions is not None
         table = Table.of(rows)
         warped = table.warped()
         models, plain = [], []
         for kernel, warp, is_plain in zip(state.model.kernels, state.model.warps, state.model.is_plain, strict=True):
-            if (seen := table if warp.is_identity else warped) is not None:
-                models.append(_refitted(kernel, seen, is_plain, self.random_state))
-                plain.append(is_plain)
-        model = Model.of(average(models, "stacking", state.captions), rows, plain)
-        self._state = _State(rows.X, rows.y, model, state.captions, state.asked, rows.n)
+            seen = table if warp.is_identity else warped
+            if seen is not None:
+                with suppress(*_FAILURES):
+                    models.append(self._fitter(seen, is_plain).fit(*_start(kernel, seen)))
+                    plain.append(is_plain)
+        self._keep(rows, models, plain, state.captions, asked=state.asked)
         return "fitted", reason
 
     def _plain(self, rows: Dataset, reason: str) -> tuple[str, str]:
-        """Too few points for a question: RBF with BoTorch's priors."""
-        gp = Fitter(Table.of(rows), prior="botorch", random_state=self.random_state).fit(_PLAIN)
-        model = Model.of(Mixture.of([gp], [1.0]), rows, [True])
-        self._state = _State(rows.X, rows.y, model, None, 0, rows.n)
+        """Too few points for a question: BoTorch's kernel with its priors."""
+        gp = self._fitter(Table.of(rows), True).fit(_PLAIN)
+        self._state = _State(Model.of(Mixture.of([gp], [1.0]), rows, [True]), None, 0, rows.n)
         return "plain", reason
+
+    def _fitter(self, table: Table, is_plain: bool) -> Fitter:
+        return Fitter(table, prior="botorch-box" if is_plain else "default", random_state=self.random_state)
+
+    def _keep(
+        self, rows: Dataset, models: list[FittedGP], plain: list[bool], captions: Captions | None, asked: int
+    ) -> None:
+        if not models or captions is None:
+            raise FitError("no kernel could be fitted to these points")
+        mixture = average(models, "bic", captions)
+        if not self.config.whole:
+            best = min((m for m in models if m.warp.is_identity), key=lambda m: m.bic, default=models[0])
+            mixture = Mixture.of(models, [float(m is best) for m in models])
+        self._state = _State(Model.of(mixture, rows, plain), captions, asked, rows.n)
 
 
 def _dataset(X: Any, Y: Any) -> Dataset:
@@ -213,29 +230,26 @@ def _dataset(X: Any, Y: Any) -> Dataset:
 
 def _continues(state: _State, rows: Dataset) -> bool:
     """Whether the rows begin with those of the step before."""
-    n = len(state.y)
-    return rows.n >= n and np.array_equal(rows.X[:n], state.X) and np.array_equal(rows.y[:n], state.y)
+    old = state.model.rows
+    assert old is not None
+    return rows.n >= old.n and np.array_equal(rows.X[: old.n], old.X) and np.array_equal(rows.y[: old.n], old.y)
 
 
-def _refitted(kernel: FittedKernel, table: Table, is_plain: bool, seed: int) -> FittedGP:
+def _told(model: Model) -> str:
+    """The heaviest kernel, whatever the scale of its target."""
+    k = int(np.argmax(model.weights))
+    return f"{model.kernels[k].expression}{' of the transformed target' * (not model.warps[k].is_identity)}"
+
+
+def _start(kernel: FittedKernel, table: Table) -> tuple[Expression, torch.Tensor]:
+    """A fitted kernel written for another table, as an expression and a start for its fit."""
     s = table.standardiser
     assert s is not None
     assert kernel.standardiser is not None
-    if not table.warp.is_identity:  # a transformed target is standardised by its transform
+    if not table.warp.is_identity:  # its transform standardises the target, whatever the scale of that
         s = Standardiser(s.x_mean, s.x_scale, 0.0, kernel.standardiser.y_scale)
-    start = kernel.rescaled(s)
-    words = start.expression.words
-    searched = Expression((*(w for w in words if not w.is_noise), *(w for w in words if w.is_noise)))
-    theta = Kernel(searched, len(kernel.columns)).flatten(
-        {name: torch.tensor(value, dtype=torch.float64) for name, value in start.parameters.items()}
-    )
-    return Fitter(table, prior="botorch" if is_plain else "default", random_state=seed).fit(searched, theta)
-
-
-def _heaviest(model: Model) -> Model:
-    mixture = model.mixture
-    assert model.rows is not None
-    return Model.of(Mixture.of([mixture.models[mixture.best]], [1.0]), model.rows)
+    rescaled = kernel.rescaled(s)
+    return rescaled.expression, rescaled.theta
 
 
 def _default(rows: Dataset) -> Any:

@@ -1,15 +1,18 @@
 """The whole mixture as a model of BoTorch, in the units of the table.
 
-BoTorch's acquisition functions want a joint normal distribution. `MixtureModel.posterior` therefore is the normal
-distribution with the mixture's mean and covariance, as `Mixture.predict` and `Mixture.covariance` have them, and a function
-of the points that autograd can differentiate. The mixture itself, with its transforms and its tail, stays at hand in
-`MixturePosterior.predictive`.
+`MixtureModel.posterior` has the mean and the covariance of the mixture, as `Mixture.predict` and `Mixture.covariance` have
+them, and draws from the mixture itself, transforms included; autograd can differentiate both in the points. So acquisition
+functions that average over draws (qLogEI, qLogNEI, knowledge gradient) see the mixture; analytic ones (LogEI, UCB) see the
+normal distribution with its moments, which is the same thing for one GP of the target as it is, and a poor one for a skewed
+target. The tail is in `MixturePosterior.predictive` only.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,20 +27,65 @@ from torch import Tensor
 
 from kitt.errors import InvalidInputError
 from kitt.export.gaussian_process import Part, log_slope, warp_inverse
+from kitt.gp.exact import cholesky
 from kitt.model.mixture import Component, Mixture
-from kitt.model.predictive import NO_TAIL, Predictive
+from kitt.model.predictive import NO_TAIL, Predictive, Tail
+from kitt.table.scaling import Warp
 
 _NODES = torch.special.ndtri((torch.arange(32, dtype=torch.float64) + 0.5) / 32)  # as in `fitting.fit.unwarped`
 _TINY = 1e-300
+_GOLDEN = (5**0.5 - 1) / 2
+_Scale = tuple[float, float]  # mean and scale of the target
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """One component at some points: a normal distribution of the transformed target."""
+
+    weight: float
+    warp: Warp
+    mean: Tensor  # (..., q)
+    covariance: Tensor  # (..., q, q)
 
 
 class MixturePosterior(GPyTorchPosterior):
-    """The normal distribution with the moments of a mixture, and the mixture at each point by itself."""
+    """A mixture at some points: its moments as a normal distribution, draws from it, and each point by itself."""
 
-    def __init__(self, distribution: MultivariateNormal, predictive: Predictive, y_mean: float, y_scale: float) -> None:
+    def __init__(self, distribution: MultivariateNormal, strata: list[Stratum], tail: Tail, scale: _Scale) -> None:
         super().__init__(distribution)
-        self.predictive = predictive  # of the standardised target, at the points of all batches one after the other
-        self._y_mean, self._y_scale = y_mean, y_scale
+        self.strata, self.tail = strata, tail
+        self._y_mean, self._y_scale = scale
+
+    @cached_property
+    def predictive(self) -> Predictive:
+        """Of the standardised target at each point by itself, the points of all batches one after the other."""
+        mean = np.stack([s.mean.detach().cpu().numpy().ravel() for s in self.strata])
+        variance = [torch.diagonal(s.covariance.detach(), dim1=-2, dim2=-1).clamp_min(_TINY) for s in self.strata]
+        std = np.sqrt(np.stack([v.cpu().numpy().ravel() for v in variance]))
+        w = (1 - self.tail.weight) * np.array([s.weight for s in self.strata])
+        return Predictive(w, mean, std, tuple(s.warp for s in self.strata), self.tail)
+
+    def rsample_from_base_samples(self, sample_shape: torch.Size, base_samples: Tensor) -> Tensor:
+        """Draws (..., b, q, 1) from the mixture; which component a draw comes from depends on its position alone.
+
+        So the draws are smooth functions of the points, and an acquisition function can be optimised.
+        """
+        q, count = base_samples.shape[-1], sample_shape.numel()
+        flat = base_samples.reshape(count, *base_samples.shape[len(sample_shape) :])
+        owner = _owners([s.weight for s in self.strata], count)
+        draws = flat.new_zeros(count, *torch.broadcast_shapes(flat.shape[1:], self.distribution.mean.shape))
+        for k, stratum in enumerate(self.strata):
+            rows = torch.nonzero(owner == k)[:, 0]
+            if len(rows):
+                root = stratum.covariance.clamp_min(_TINY).sqrt() if q == 1 else _root(stratum.covariance)
+                z = stratum.mean + (root @ flat[rows].unsqueeze(-1)).squeeze(-1)
+                draws = draws.index_copy(0, rows, warp_inverse(stratum.warp, z).expand(len(rows), *draws.shape[1:]))
+        draws = self._y_mean + self._y_scale * draws
+        return draws.reshape(*sample_shape, *draws.shape[1:]).unsqueeze(-1)
+
+    def rsample(self, sample_shape: torch.Size | None = None) -> Tensor:
+        shape = torch.Size([1]) if sample_shape is None else torch.Size(sample_shape)
+        return self.rsample_from_base_samples(shape, torch.randn(*shape, *self.base_sample_shape, dtype=torch.float64))
 
     def quantile(self, value: Tensor) -> Tensor:
         """Of the mixture at each point by itself, tail included: levels (K,) -> (K, b, q, 1)."""
@@ -108,12 +156,13 @@ class MixtureModel(BotorchModel, FantasizeMixin):
         """The distribution at points (b, q, D), of the function or of observations; the tail is in `predictive` only."""
         self._check_outputs(output_indices or [0])
         noisy = observation_noise is True
-        mean, covariance, predictive = self._moments(self._inputs(X), noisy)
+        mean, covariance, strata = self._moments(self._inputs(X), noisy)
         mean, covariance = self.y_mean + self.y_scale * mean, self.y_scale**2 * covariance
         if isinstance(observation_noise, Tensor):
             covariance = covariance + torch.diag_embed(observation_noise[..., 0].expand(mean.shape))
-        distribution = MultivariateNormal(mean, covariance)
-        posterior = MixturePosterior(distribution, predictive, float(self.y_mean), float(self.y_scale))
+            return GPyTorchPosterior(MultivariateNormal(mean, covariance))
+        distribution, scale = MultivariateNormal(mean, covariance), (float(self.y_mean), float(self.y_scale))
+        posterior = MixturePosterior(distribution, strata, self.tail if noisy else NO_TAIL, scale)
         return posterior if posterior_transform is None else posterior_transform(posterior)
 
     def _inputs(self, X: Tensor) -> Tensor:
@@ -123,16 +172,18 @@ class MixtureModel(BotorchModel, FantasizeMixin):
         raw = self.bounds[0] + (self.bounds[1] - self.bounds[0]) * X.to(self.bounds)
         return (raw - self.x_mean) / self.x_scale
 
-    def _moments(self, Z: Tensor, noisy: bool) -> tuple[Tensor, Tensor, Predictive]:
-        """Mean (..., q) and covariance (..., q, q) of the standardised target, and the mixture at each point."""
-        means, variances, joints, rows = [], [], [], []
+    def _moments(self, Z: Tensor, noisy: bool) -> tuple[Tensor, Tensor, list[Stratum]]:
+        """Mean (..., q) and covariance (..., q, q) of the standardised target, and the components."""
+        means, variances, joints, strata = [], [], [], []
+        total = sum(c.weight for entries in self.entries for c in entries)
         for part, entries in zip(self.parts, self.entries, strict=True):
             mean, covariance = part.latent(Z)
             latent = torch.diagonal(covariance, dim1=-2, dim2=-1).clamp_min(0)
             scaled = part.scaled_variances(Z, mean, latent, entries)  # (C, ..., q), of observations
             there = scaled if noisy else torch.minimum(latent, scaled)
             there = there.clamp_min(_TINY)
-            rows.append((mean.expand(there.shape), there))
+            for c, own in zip(entries, there, strict=True):
+                strata.append(_stratum(c.weight / total, part, mean, covariance, latent, own))
             u, v = _unwarped(part, mean, there)
             means.append(u)
             variances.append(v)
@@ -140,8 +191,7 @@ class MixtureModel(BotorchModel, FantasizeMixin):
                 joints.append(_joint(part, mean, covariance, latent, scaled, [c.weight for c in entries]))
         w = torch.tensor([c.weight for entries in self.entries for c in entries], dtype=torch.float64)
         mean, variance = _mixed(w / w.sum(), torch.cat(means), torch.cat(variances))
-        predictive = self._predictive(w.numpy(), rows, noisy)
-        return mean, self._covariance(joints, variance), predictive
+        return mean, self._covariance(joints, variance), strata
 
     def _covariance(self, joints: list[tuple[Tensor, Tensor, float]], variance: Tensor) -> Tensor:
         """As `Mixture.covariance`: what the functions of all parts have in common, and these variances."""
@@ -155,11 +205,6 @@ class MixtureModel(BotorchModel, FantasizeMixin):
         scale = (variance / own).clamp_max(1.0).sqrt()
         joint = joint * scale.unsqueeze(-1) * scale.unsqueeze(-2)
         return joint + torch.diag_embed(variance - torch.diagonal(joint, dim1=-2, dim2=-1))
-
-    def _predictive(self, w: Any, rows: list[tuple[Tensor, Tensor]], noisy: bool) -> Predictive:
-        mean, variance = (torch.cat(part).detach().flatten(1).cpu().numpy() for part in zip(*rows, strict=True))
-        warps = tuple(part.warp for part, e in zip(self.parts, self.entries, strict=True) for _ in e)
-        return Predictive(w if noisy else w / w.sum(), mean, np.sqrt(variance), warps, self.tail if noisy else NO_TAIL)
 
     # new observations
 
@@ -188,6 +233,29 @@ class MixtureModel(BotorchModel, FantasizeMixin):
     def _check_outputs(self, indices: Sequence[int]) -> None:
         if any(index not in (0, -1) for index in indices):
             raise InvalidInputError(f"expected output 0: the model has one output; got {list(indices)}")
+
+
+def _stratum(weight: float, part: Part, mean: Tensor, covariance: Tensor, latent: Tensor, own: Tensor) -> Stratum:
+    """A component with variances `own`: its function has no more than those, and what is missing is noise."""
+    if mean.shape[-1] == 1:
+        return Stratum(weight, part.warp, mean, own.unsqueeze(-1))
+    scale = (own / latent.clamp_min(_TINY)).clamp_max(1.0).sqrt()
+    noise = (own - latent).clamp_min(0.0)
+    return Stratum(
+        weight, part.warp, mean, covariance * scale.unsqueeze(-1) * scale.unsqueeze(-2) + torch.diag_embed(noise)
+    )
+
+
+def _owners(weights: list[float], count: int) -> Tensor:
+    """The component of each of so many draws, in proportion to the weights and well mixed: by the golden ratio."""
+    position = torch.frac((torch.arange(count, dtype=torch.float64) + 0.5) * _GOLDEN)
+    return torch.searchsorted(torch.tensor(weights, dtype=torch.float64).cumsum(0), position).clamp_max(
+        len(weights) - 1
+    )
+
+
+def _root(covariance: Tensor) -> Tensor:
+    return cholesky(covariance, "the posterior")
 
 
 def _unwarped(part: Part, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:

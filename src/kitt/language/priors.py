@@ -183,7 +183,19 @@ BOTORCH = Preset(
     },
 )
 
-PRESETS: dict[str, Preset] = {preset.name: preset for preset in (PAPER, DEFAULT, BOTORCH)}
+BOTORCH_BOX = Preset(
+    "botorch-box",
+    "BoTorch's priors again, which it means for inputs in the unit cube; points spread evenly over it have a standard "
+    "deviation of 1 / sqrt 12, so standardised inputs have lengthscales sqrt 12 times as long. For Bayesian optimisation.",
+    {
+        **BOTORCH.table,
+        Parameter.LENGTHSCALE: lambda c: LogNormal(
+            math.sqrt(2) + 0.5 * math.log(c.dims) + 0.5 * math.log(12), math.sqrt(3)
+        ),
+    },
+)
+
+PRESETS: dict[str, Preset] = {preset.name: preset for preset in (PAPER, DEFAULT, BOTORCH, BOTORCH_BOX)}
 
 
 def preset(name: str) -> Preset:
