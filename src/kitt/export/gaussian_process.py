@@ -20,21 +20,28 @@ from kitt.table.scaling import Warp
 class Part(torch.nn.Module):
     """A GP conditioned on standardised points X (..., N, D) with transformed targets y (..., N)."""
 
+    theta: Tensor
+    X: Tensor
+    y: Tensor
+    L: Tensor
+    LB: Tensor  # of a sparse posterior
+    alpha: Tensor
+
     def __init__(self, gp: FittedGP) -> None:
         super().__init__()
         posterior = gp.posterior
         self.kernel, self.warp, self.noise_model = gp.fitted_kernel.kernel, gp.warp, gp.noise_model
         self.is_sparse = isinstance(posterior, SparsePosterior)
         self.register_buffer("theta", gp.fitted_kernel.theta)
-        self.register_buffer("L", posterior.L)
+        self.register_buffer("L", posterior.L.clone())
         self.register_buffer("y", gp.y.clone())
         if isinstance(posterior, SparsePosterior):
-            self.register_buffer("X", posterior.Z)
-            self.register_buffer("LB", posterior.LB)
-            self.register_buffer("alpha", posterior.c)
+            self.register_buffer("X", posterior.Z.clone())
+            self.register_buffer("LB", posterior.LB.clone())
+            self.register_buffer("alpha", posterior.c.clone())
         else:
             self.register_buffer("X", gp.X.clone())
-            self.register_buffer("alpha", posterior.alpha)
+            self.register_buffer("alpha", posterior.alpha.clone())
 
     def latent(self, Z: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (..., q) and covariance (..., q, q) of the function at points (..., q, D)."""

@@ -111,7 +111,12 @@ class MixtureModel(BotorchModel, FantasizeMixin):
         With them, points are those of the unit cube, which the bounds map to the units of the table.
     """
 
-    num_outputs = 1  # type: ignore[assignment]
+    num_outputs = 1
+    x_mean: Tensor
+    x_scale: Tensor
+    y_mean: Tensor
+    y_scale: Tensor
+    bounds: Tensor
 
     def __init__(self, mixture: Mixture, bounds: Any = None) -> None:
         super().__init__()
@@ -131,22 +136,26 @@ class MixtureModel(BotorchModel, FantasizeMixin):
         self.eval()
 
     @property
+    def _parts(self) -> list[Part]:
+        return [part for part in self.parts if isinstance(part, Part)]
+
+    @property
     def batch_shape(self) -> torch.Size:
-        return self.parts[0].alpha.shape[:-1]
+        return self._parts[0].alpha.shape[:-1]
 
     @property
     def train_inputs(self) -> tuple[Tensor]:
         """The points it is conditioned on, as `posterior` takes them."""
-        if self.parts[0].is_sparse:
+        if self._parts[0].is_sparse:
             raise InvalidInputError("expected an exact posterior; this one is sparse, and keeps no training points")
-        raw = self.parts[0].X * self.x_scale + self.x_mean
+        raw = self._parts[0].X * self.x_scale + self.x_mean
         return ((raw - self.bounds[0]) / (self.bounds[1] - self.bounds[0]),)
 
     @property
     def train_targets(self) -> Tensor:
-        return self.y_mean + self.y_scale * warp_inverse(self.parts[0].warp, self.parts[0].y)
+        return self.y_mean + self.y_scale * warp_inverse(self._parts[0].warp, self._parts[0].y)
 
-    def posterior(
+    def posterior(  # type: ignore[override]
         self,
         X: Tensor,
         output_indices: list[int] | None = None,
@@ -176,7 +185,7 @@ class MixtureModel(BotorchModel, FantasizeMixin):
         """Mean (..., q) and covariance (..., q, q) of the standardised target, and the components."""
         means, variances, joints, strata = [], [], [], []
         total = sum(c.weight for entries in self.entries for c in entries)
-        for part, entries in zip(self.parts, self.entries, strict=True):
+        for part, entries in zip(self._parts, self.entries, strict=True):
             mean, covariance = part.latent(Z)
             latent = torch.diagonal(covariance, dim1=-2, dim2=-1).clamp_min(0)
             scaled = part.scaled_variances(Z, mean, latent, entries)  # (C, ..., q), of observations
@@ -218,7 +227,7 @@ class MixtureModel(BotorchModel, FantasizeMixin):
             raise InvalidInputError(f"expected targets of shape (..., n, 1), got {tuple(Y.shape)}")
         Z, u = self._inputs(X), (Y.to(self.y_mean)[..., 0] - self.y_mean) / self.y_scale
         other = copy.copy(self)
-        other._modules = {**self._modules, "parts": torch.nn.ModuleList(p.extended(Z, u) for p in self.parts)}
+        other._modules = {**self._modules, "parts": torch.nn.ModuleList(p.extended(Z, u) for p in self._parts)}
         return other
 
     def fantasize(self, X: Tensor, sampler: MCSampler, observation_noise: Tensor | None = None, **kwargs: Any) -> Any:
