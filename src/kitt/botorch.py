@@ -50,7 +50,7 @@ class AdvisorConfig:
     surprised_growth: float = 1.2  # points relative to those at the last question, for that
     fit_growth: float = 1.05  # points relative to those at the last fit, from which parameters are fitted again
     captions: int = 2  # kernels that the network names
-    whole: bool = True  # all kernels, weighted by BIC; else the best of the target as it is
+    whole: bool = True  # all kernels, weighted by BIC; else the best of them alone
 
 
 @dataclass(frozen=True)
@@ -163,14 +163,14 @@ class KernelAdvisor:
         """What the network names, beside BoTorch's own kernel; a function worth optimising is more than noise."""
         captions = caption(rows.X, rows.y, self.config.captions, random_state=self.random_state)
         named = [Expression(tuple(c.expression.signal)) for c in captions if c.expression.signal]
-        wanted = [(e, False) for e in dict.fromkeys(named)] + [(_PLAIN, True)]
+        wanted = {**dict.fromkeys(named, False), _PLAIN: True}
         table = Table.of(rows)
         models, plain = [], []
         for seen in filter(None, (table, table.warped())):
-            fitters = {is_plain: self._fitter(seen, is_plain) for is_plain in (False, True)}
-            for expression, is_plain in wanted:
+            fitter = self._fitter(seen)
+            for expression, is_plain in wanted.items():
                 with suppress(*_FAILURES):
-                    models.append(fitters[is_plain].fit(expression))
+                    models.append(fitter.fit(expression))
                     plain.append(is_plain)
         self._keep(rows, models, plain, captions, asked=rows.n)
         return "asked", reason
@@ -186,19 +186,19 @@ class KernelAdvisor:
             seen = table if warp.is_identity else warped
             if seen is not None:
                 with suppress(*_FAILURES):
-                    models.append(self._fitter(seen, is_plain).fit(*_start(kernel, seen)))
+                    models.append(self._fitter(seen).fit(*_start(kernel, seen)))
                     plain.append(is_plain)
         self._keep(rows, models, plain, state.captions, asked=state.asked)
         return "fitted", reason
 
     def _plain(self, rows: Dataset, reason: str) -> tuple[str, str]:
         """Too few points for a question: BoTorch's kernel with its priors."""
-        gp = self._fitter(Table.of(rows), True).fit(_PLAIN)
+        gp = self._fitter(Table.of(rows)).fit(_PLAIN)
         self._state = _State(Model.of(Mixture.of([gp], [1.0]), rows, [True]), None, 0, rows.n)
         return "plain", reason
 
-    def _fitter(self, table: Table, is_plain: bool) -> Fitter:
-        return Fitter(table, prior="botorch-box" if is_plain else "default", random_state=self.random_state)
+    def _fitter(self, table: Table) -> Fitter:
+        return Fitter(table, prior="optimisation", random_state=self.random_state)
 
     def _keep(
         self, rows: Dataset, models: list[FittedGP], plain: list[bool], captions: Captions | None, asked: int
@@ -207,7 +207,7 @@ class KernelAdvisor:
             raise FitError("no kernel could be fitted to these points")
         mixture = average(models, "bic", captions)
         if not self.config.whole:
-            best = min((m for m in models if m.warp.is_identity), key=lambda m: m.bic, default=models[0])
+            best = min(models, key=lambda m: m.bic)
             mixture = Mixture.of(models, [float(m is best) for m in models])
         self._state = _State(Model.of(mixture, rows, plain), captions, asked, rows.n)
 

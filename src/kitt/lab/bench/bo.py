@@ -77,7 +77,7 @@ def bo_cells(
 
 
 def optimise(function: str, noise: float, seed: int, method: str, evaluations: int) -> dict[str, Any]:
-    """One run: simple regret at the start and after each evaluation, and the seconds of each model."""
+    """One run: simple regret at the start and after each evaluation, and the processor seconds of each model."""
     problem = _problem(function)
     bounds, start = problem.bounds.double(), 2 * problem.dim + 3
     generator = torch.Generator().manual_seed(seed)
@@ -92,12 +92,12 @@ def optimise(function: str, noise: float, seed: int, method: str, evaluations: i
     y, modeller = observed(true), _modeller(method, bounds, seed)
     regret, seconds, search = [float(problem.optimal_value - true.max())], [], []
     for step in range(evaluations):
-        began = time.perf_counter()
+        began = time.process_time()
         model = modeller(X, y.unsqueeze(-1))
-        seconds.append(time.perf_counter() - began)
-        began = time.perf_counter()
+        seconds.append(time.process_time() - began)
+        began = time.process_time()
         candidate = _candidate(model, X, y, bounds, noise > 0, seed * 1000 + step)
-        search.append(time.perf_counter() - began)
+        search.append(time.process_time() - began)
         value = problem(candidate).double()
         X, true, y = torch.cat([X, candidate]), torch.cat([true, value]), torch.cat([y, observed(value)])
         regret.append(float(problem.optimal_value - true.max()))
@@ -250,4 +250,4 @@ def _time_grid(lines: Sequence[Line], names: Sequence[str]) -> Grid:
             result = line["result"]
             found[line["key"]["method"]].append((result["model_seconds"], result["search_seconds"]))
     rows = tuple((name, *(f"{np.median(part):.2f}" for part in zip(*found[name], strict=True))) for name in names)
-    return Grid("Seconds per step, median over the runs", ("method", "model", "acquisition function"), rows)
+    return Grid("Processor seconds per step, median over the runs", ("method", "model", "acquisition function"), rows)
