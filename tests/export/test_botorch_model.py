@@ -70,7 +70,9 @@ def test_the_moments_are_those_of_the_model(model: Model, noisy: bool) -> None:
 def test_the_distribution_is_that_of_the_model(model: Model) -> None:
     Z, levels = points(4), torch.tensor([0.05, 0.5, 0.95], dtype=torch.float64)
     posterior = model.to_botorch().posterior(Z, observation_noise=True)
-    np.testing.assert_allclose(posterior.quantile(levels)[..., 0].T, model.quantiles(Z.numpy(), levels.numpy()), rtol=1e-6)
+    np.testing.assert_allclose(
+        posterior.quantile(levels)[..., 0].T, model.quantiles(Z.numpy(), levels.numpy()), rtol=1e-6
+    )
     density = np.exp(model.log_density(Z.numpy(), posterior.mean[:, 0].numpy()))
     np.testing.assert_allclose(posterior.density(posterior.mean)[:, 0], density, rtol=1e-9)
 
@@ -245,15 +247,19 @@ def test_a_single_kernel_is_fitted_already(expression: str) -> None:
 
 
 def test_a_single_kernel_can_be_conditioned_and_drawn(model: Model) -> None:
-    from gpytorch.mlls import ExactMarginalLogLikelihood
     from botorch.optim.utils import sample_all_priors
+    from gpytorch.mlls import ExactMarginalLogLikelihood
 
     single, X = model.to_botorch(single=True), points(2)
     single.posterior(X)
     more = single.condition_on_observations(X, torch.full((2, 1), 100.0, dtype=torch.float64))
     assert more.posterior(X).mean.shape == (2, 1)
     sample_all_priors(single)
-    assert torch.isfinite(ExactMarginalLogLikelihood(single.likelihood, single)(single.train()(*single.train_inputs), single.train_targets))
+    assert torch.isfinite(
+        ExactMarginalLogLikelihood(single.likelihood, single)(
+            single.train()(*single.train_inputs), single.train_targets
+        )
+    )
 
 
 # what is said about a part
