@@ -165,12 +165,14 @@ class KernelAdvisor:
         named = [Expression(tuple(c.expression.signal)) for c in captions if c.expression.signal]
         wanted = {**dict.fromkeys(named, False), _PLAIN: True}
         table = Table.of(rows)
-        models, plain = [], []
-        for seen in filter(None, (table, table.warped())):
-            fitter = self._fitter(seen)
-            for expression, is_plain in wanted.items():
-                with suppress(*_FAILURES):
-                    models.append(fitter.fit(expression))
+        warped, models, plain = table.warped(), [], []
+        fitter, other = self._fitter(table), None if warped is None else self._fitter(warped)
+        for expression, is_plain in wanted.items():
+            with suppress(*_FAILURES):
+                models.append(found := fitter.fit(expression))
+                plain.append(is_plain)
+                if other is not None:  # from where the target as it is has led
+                    models.append(other.fit(found.expression, found.fitted_kernel.theta))
                     plain.append(is_plain)
         self._keep(rows, models, plain, captions, asked=rows.n)
         return "asked", reason

@@ -207,7 +207,7 @@ def gp(fitted: FittedKernel, library: str, X: Any, y: Any) -> Any:
     units = fitted.in_table_units()
     mean = 0.0 if units.standardiser is None else units.standardiser.y_mean
     kernel = live(units, library)
-    return _module(library).gp(kernel, units.parameters["noise"], X, y, mean)
+    return _module(library).gp(kernel, units.parameters["noise"], np.array(X, float), np.array(y, float), mean)
 
 
 def botorch_model(mixture: Mixture, bounds: Any = None) -> Any:
