@@ -16,6 +16,7 @@ from kitt.language.grammar import WORDS, Expression, parse
 from kitt.model.candidates import EFFORTS, NO_SIGNAL, PLAIN, Candidate, candidates, longer, with_changing_noise
 from kitt.model.fits import Fits, fit_candidates
 from kitt.model.options import Options
+from kitt.network.caption import Caption
 from kitt.table.dataset import Dataset
 
 QUICK = {"starts": 1, "max_iterations": 15}
@@ -122,7 +123,9 @@ def table(n: int = 60, seed: int = 0) -> Table:
 def fits(data: Table, said: list[str], answer: str = "White", progress=lambda *_: None, **options) -> Fits:
     """With a network that says `answer` to every further question."""
     settings = Options(**{"fit_options": QUICK, **options})
-    return fit_candidates(data, list(map(parse, said)), settings, progress, lambda _: [parse(answer)])
+    return fit_candidates(
+        data, [Caption(parse(text), 0.1) for text in said], settings, progress, lambda _: [parse(answer)]
+    )
 
 
 def expressions_of(found: Fits) -> list[str]:
@@ -200,7 +203,7 @@ def test_a_network_that_names_nothing_new_ends_the_growth() -> None:
         asked.append(float(rest.y.var()))
         return []
 
-    fit_candidates(table(320), [parse("RBF")], Options(fit_options=QUICK), lambda *_: None, propose)
+    fit_candidates(table(320), [Caption(parse("RBF"), 0.5)], Options(fit_options=QUICK), lambda *_: None, propose)
     assert len(asked) == 1
     assert asked[0] < 1  # it is asked about what the kernel leaves, not about the target
 

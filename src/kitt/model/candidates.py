@@ -27,15 +27,29 @@ class Effort:
     growth: int  # words that may be added, each proposed by the network for what the best kernel leaves
     growth_rows: int  # from which on words are added
     thorough_search: bool = False  # whether every fit starts from many draws
+    folds_rows: int = 0  # up to which weights come from folds, fitted again, instead of leave-one-out
 
 
 EFFORTS: Mapping[str, Effort] = {
     "quick": Effort(verified=1, kept=1, changing_noise=False, warped=1, plain=1, growth=0, growth_rows=0),
     "normal": Effort(verified=3, kept=1, changing_noise=True, warped=1, plain=2, growth=1, growth_rows=300),
     "thorough": Effort(
-        verified=3, kept=3, changing_noise=True, warped=2, plain=2, growth=3, growth_rows=0, thorough_search=True
+        verified=3,
+        kept=3,
+        changing_noise=True,
+        warped=2,
+        plain=2,
+        growth=3,
+        growth_rows=0,
+        thorough_search=True,
+        folds_rows=500,
     ),
 }
+
+
+def prior_of(is_plain: bool) -> str:
+    """The name of the prior that a plain kernel, or another, is fitted with."""
+    return "botorch" if is_plain else "default"
 
 
 @dataclass(frozen=True)
@@ -67,7 +81,7 @@ def candidates(
     if effort.changing_noise:
         named += [Candidate(e) for e in map(with_changing_noise, signal) if e not in signal]
     warped = [Candidate(e, warped=True) for e in signal[: effort.warped]]
-    plain = [Candidate(e, prior="botorch") for e in PLAIN[: effort.plain]]
+    plain = [Candidate(e, prior=prior_of(True)) for e in PLAIN[: effort.plain]]
     return tuple(dict.fromkeys([*named, *warped, *plain, Candidate(NO_SIGNAL)]))
 
 

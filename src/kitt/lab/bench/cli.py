@@ -230,25 +230,6 @@ def calibration(
 
 
 @app.command()
-def costs(
-    count: Annotated[int, typer.Option(help="Tables drawn from kernels, and as many from elsewhere.", min=1)] = 300,
-    options: Set = None,
-    out: Out = Path("costs.jsonl"),
-    jobs: Jobs = 1,
-    backend: Backend = "loky",
-    scheduler: Scheduler = None,
-    as_json: AsJson = False,
-) -> None:
-    """Fit every word to simulated tables: what each of them loses. `kitt finish --costs` learns from it."""
-    from kitt.lab.bench import costs as c
-    from kitt.lab.bench.methods import settings_of
-
-    cells = c.cost_cells(range(count), settings_of(options or []))
-    lines = run_cells(cells, out, plan_of(jobs, backend, scheduler, True))
-    print_rows(c.summary(lines), as_json, "loss against the best word, nats a test row")
-
-
-@app.command()
 def latency(
     data: Data = None,
     tables: Tables = None,
