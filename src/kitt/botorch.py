@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from kitt.errors import FitError, InvalidInputError, KittError
-from kitt.fitting.fit import FittedGP, Fitter
+from kitt.fitting.fit import FittedGP, Fitter, start_of
 from kitt.fitting.table import Table
 from kitt.language.fitted_kernel import FittedKernel
 from kitt.language.grammar import Expression, parse
@@ -172,7 +172,7 @@ class KernelAdvisor:
                 models.append(found := fitter.fit(expression))
                 plain.append(is_plain)
                 if other is not None:  # from where the target as it is has led
-                    models.append(other.fit(found.expression, found.fitted_kernel.theta))
+                    models.append(other.fit(found.expression, start_of(found.fitted_kernel)))
                     plain.append(is_plain)
         self._keep(rows, models, plain, captions, asked=rows.n)
         return "asked", reason
@@ -251,7 +251,7 @@ def _start(kernel: FittedKernel, table: Table) -> tuple[Expression, torch.Tensor
     if not table.warp.is_identity:  # its transform standardises the target, whatever the scale of that
         s = Standardiser(s.x_mean, s.x_scale, 0.0, kernel.standardiser.y_scale)
     rescaled = kernel.rescaled(s)
-    return rescaled.expression, rescaled.theta
+    return rescaled.expression, start_of(rescaled)
 
 
 def _default(rows: Dataset) -> Any:

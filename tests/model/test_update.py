@@ -1,5 +1,7 @@
 """New rows without a new fit: the same as conditioning on all rows, and when a new fit is due."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -74,3 +76,10 @@ def test_rows_that_do_not_fit_are_refused(model: Model) -> None:
         model.update(new.assign(price=[1.0, np.inf, 2.0]))
     with pytest.raises(InvalidInputError, match="no rows"):
         Model.from_dict(model.to_dict(rows=False)).update(new)
+
+
+def test_left_out_rows_are_predicted_again(model: Model) -> None:
+    """Predictions of left-out rows that a fit has kept are of the old rows alone."""
+    gp = model.mixture.models[0]
+    kept = Model.of(Mixture.of([replace(gp, stored_loo=gp.loo)], [1.0]), model.rows)
+    assert len(kept.update(frame(4, 1)).mixture.leave_one_out().mean[0]) == 44

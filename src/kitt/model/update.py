@@ -85,6 +85,7 @@ def _extended(model: FittedGP, new: Dataset, used: bool) -> FittedGP:
         X=torch.cat([model.X, Z]),
         y=y,
         stored_noise=model.noise_model if used else model.stored_noise,
+        stored_loo=None,  # of the old rows alone
         warnings=(*notes, _NOTE.format(first, len(y) - first)),
     )
     if used and isinstance(model.posterior, Posterior):
