@@ -172,6 +172,7 @@ def test_fit_predict_explain_export(run, folder, model, tmp_path) -> None:
     assert "variation in y" in text
     assert "share of variance" in text
     assert 0 <= json.loads(run("explain", model, "--json")[1])["noise"]["share"] <= 1
+    assert "def standardise(" in run("export", model, "--to", "sklearn", "--standardised")[1]
     code, text, _ = run("export", model, "--to", "sklearn", "--component", 1)
     assert code == 0
     compile(text, "exported", "exec")

@@ -311,12 +311,15 @@ def export(
     model: ModelFile,
     to: Annotated[str, typer.Option("--to", help="gpytorch, botorch, sklearn, gpflow or gpjax.")],
     component: Annotated[int | None, typer.Option(help="Which kernel, from 0; without it, the heaviest.")] = None,
+    standardised: Annotated[
+        bool, typer.Option("--standardised", help="For standardised data, instead of the table as it is.")
+    ] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File; without it, standard output.")] = None,
 ) -> None:
     """Write a fitted kernel as source for another library, which runs without this one."""
     from kitt.model.document import load
 
-    write(out, load(model).code(to, component))
+    write(out, load(model).code(to, component, standardised))
 
 
 # --- demo ----------------------------------------------------------------------------------------------------------------
