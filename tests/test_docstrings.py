@@ -9,7 +9,7 @@ import pytest
 import kitt
 
 MODULES = ("errors", "estimator", "table.dataset", "language.grammar", "language.fitted_kernel", "network.caption")
-MODULES += ("explain.decompose", "explain.facts", "report.html", "export")
+MODULES += ("explain.decompose", "explain.facts", "report.html", "export", "botorch")
 PUBLIC = (  # beside these, kitt.__all__ has WORDS, a tuple, and the names of `suggest`, `model` and `fitting`
     *("KITTRegressor", "explain", "Explanation", "write_report", "Dataset", "caption", "Captions"),
     *("FittedKernel", "parse", "Expression", "KittError"),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -21,7 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from kitt.errors import CheckpointError, InvalidInputError, KittError, PartialExportWarning
+from kitt.errors import CheckpointError, InvalidInputError, KittError
 from kitt.files import check_format, check_schema, load_document, read_schema, write_text
 from kitt.fitting.fit import FittedGP
 from kitt.fitting.noise import NoiseModel
@@ -30,7 +29,7 @@ from kitt.language import fitted_kernel
 from kitt.language.fitted_kernel import FittedKernel
 from kitt.model.evidence import Evidence, EvidenceConfig, Progress, gather
 from kitt.model.mixture import Component, Mixture, heaviest
-from kitt.model.parts import export_notes, partial_share
+from kitt.model.parts import Exportable
 from kitt.model.predictive import Tail
 from kitt.model.update import new_rows, refit_reasons, updated
 from kitt.table.dataset import Dataset, Encoding
@@ -49,7 +48,7 @@ _NO_FACTS: dict[str, Any] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class Model(Exportable):
     """Kernels, how they are averaged, and columns; with rows also their mixture, which predicts. Tables are raw."""
 
     kernels: tuple[FittedKernel, ...]
@@ -114,6 +113,11 @@ class Model:
         models = tuple(_conditioned(k, rows, warp, noise, *detail) for k, warp, noise, detail in parts)
         return replace(self, rows=rows, fitted_mixture=Mixture(models, self.components, self.tail))
 
+    def _kept_rows(self) -> Dataset:
+        if self.rows is None:
+            raise InvalidInputError("this model has kernels but no rows: give it some, model.on(dataset)")
+        return self.rows
+
     def update(self, table: Any, y: ArrayLike | None = None) -> Model:
         """The same parameters and weights given more rows: equal to `on` with all rows, without the cubic cost.
 
@@ -123,7 +127,7 @@ class Model:
         new = new_rows(self.encoding, table, y)
         self._check_columns(new)
         mixture, promised = updated(self.mixture, new)
-        old = self._rows()
+        old = self._kept_rows()
         rows = replace(old, X=np.vstack([old.X, new.X]), y=np.append(old.y, new.y))
         reasons = tuple(refit_reasons(mixture, promised, new))
         return replace(self, rows=rows, fitted_mixture=mixture, refit_reasons=reasons)
@@ -166,89 +170,6 @@ class Model:
 
     def _inputs(self, table: Any) -> FloatArray:
         return self.encoding.encode(table)[0]
-
-    # other libraries
-
-    def to(self, library: str, component: int | None = None, standardised: bool = False) -> Any:
-        """The kernel of a component, as a live object of another library, for the table as it is (see `export.live`).
-
-        Without a `component` it is the heaviest of the target as it is, and a `PartialExportWarning` says what share of
-        the model that is. `to_gp` has its mean and noise too, and `to_botorch` is the whole model.
-        """
-        import kitt
-
-        k = self._position(component, standardised)
-        if component is None and (share := partial_share(self, k)):
-            warnings.warn(share, PartialExportWarning, stacklevel=2)
-        return kitt.export.live(self.kernels[k], library, standardised)
-
-    def to_gp(self, library: str, component: int | None = None) -> Any:
-        """The same kernel with its mean and noise, given the rows: a GP of another library that predicts raw tables."""
-        import kitt
-
-        k = self._position(component, False)
-        if component is None and (share := partial_share(self, k)):
-            warnings.warn(share, PartialExportWarning, stacklevel=2)
-        rows = self._rows()
-        return kitt.export.gp(self.kernels[k], library, rows.X, rows.y)
-
-    def code(self, library: str, component: int | None = None, standardised: bool = False) -> str:
-        """Source text that builds it in another library and needs nothing of this one; it says what it is a part of."""
-        import kitt
-
-        k = self._position(component, True)
-        if not self.warps[k].is_identity and not standardised:
-            self._position(component, component is None)
-            standardised = True  # every kernel is of a transform: what it refers to can only be said in a note
-        return kitt.export.code(self.kernels[k], library, standardised, export_notes(self, k))
-
-    def to_botorch(self, single: bool = False, component: int | None = None, bounds: Any = None) -> Any:
-        """The whole model for BoTorch, which its acquisition functions can use: see `export.mixture.MixtureModel`.
-
-        Parameters
-        ----------
-        single : bool
-            One kernel instead, as a `SingleTaskGP` with KITT's priors, which `fit_gpytorch_mll` can fit again.
-        component : int, optional
-            Which kernel, if `single`; without it, the heaviest of the target as it is.
-        bounds : array of shape (2, D), optional
-            With them, the model takes points of the unit cube, which these bounds map to the table's units.
-
-        Returns
-        -------
-        botorch.models.model.Model
-        """
-        import kitt
-
-        rows = self._rows()
-        if single:
-            k = self._position(component, False)
-            prior = "botorch" if self.is_plain[k] else "default"
-            return kitt.export.single_task_gp(self.kernels[k], prior, rows.X, rows.y, bounds)
-        if component is not None:
-            raise InvalidInputError(
-                "expected a component only together with single=True: the whole model has all of them"
-            )
-        return kitt.export.botorch_model(self.mixture, bounds)
-
-    def _rows(self) -> Dataset:
-        if self.rows is None:
-            raise InvalidInputError("this model has kernels but no rows: give it some, model.on(dataset)")
-        return self.rows
-
-    def _position(self, component: int | None, transformed: bool) -> int:
-        """Of a kernel to hand over; one of a transformed target only if that is `transformed` with it."""
-        best = heaviest(self.weights, self.warps)
-        k = best if component is None else component
-        if not 0 <= k < len(self.kernels):
-            raise InvalidInputError(f"expected a component from 0 to {len(self.kernels) - 1}, got {component}")
-        if not self.warps[k].is_identity and not transformed:
-            plain = f"take component={best}, " if self.warps[best].is_identity else ""
-            raise InvalidInputError(
-                f"expected a kernel of the target as it is; component {k} is of its transform ({self.warps[k].kind}), and "
-                f"has no form in the units of the table: {plain}standardised=True, or the whole model, to_botorch()"
-            )
-        return k
 
     # files
 
