@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -13,15 +14,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import bench_work
 from bench_work import squares
 from kitt.errors import InvalidInputError
+from kitt.lab import baselines
 from kitt.lab.bench import datasets, metrics, tables
 from kitt.lab.bench.cli import app
 from kitt.lab.bench.datasets import Source, data_directory, sources, split
 from kitt.lab.bench.runner import Cell, Line, Plan, read, run
+from kitt.lab.bench.show import specs_of, splits_of
 from kitt.language.grammar import WORDS
 from kitt.table.dataset import Dataset
 
@@ -590,7 +594,7 @@ def test_commands(tmp_path: Path, checkpoint: str) -> None:
     write_table(folder / "small.csv", 24)
     out = str(tmp_path / "words.jsonl")
     quick = ["--set", "draws=5", "--set", "starts=1", "--set", "max_iterations=5"]
-    shared = ["--data", str(folder), "--splits", "1", "--jobs", "0"]
+    shared = ["--data", str(folder), "--splits", "0", "--jobs", "0"]
     cli = CliRunner()
 
     def kitt(*arguments: str) -> str:
@@ -638,23 +642,14 @@ def test_commands(tmp_path: Path, checkpoint: str) -> None:
             cli.invoke(app, bad, catch_exceptions=False)
 
 
-def test_optimisation_of_functions(tmp_path) -> None:
-    """Two methods from the same points: regret never grows, and the tables read the lines."""
-    from kitt.lab.bench.bo import bo_cells, bo_grids
-
-    cells = bo_cells(["branin"], ["default", "kitt-mixture"], range(2), 3, [0.05])
-    lines = run(cells, tmp_path / "bo.jsonl", Plan(jobs=0))
-    assert [line["status"] for line in lines] == ["ok"] * 4, lines
-    for line in lines:
-        regret = line["result"]["regret"]
-        assert len(regret) == 4
-        assert regret == sorted(regret, reverse=True)
-    first = [line["result"]["regret"][0] for line in lines]
-    assert first[0] == first[1] != first[2] == first[3]
-    regrets, ranks, seconds = bo_grids(lines)
-    assert regrets.rows[0][0] == "branin with noise (2)"
-    assert "±" in regrets.rows[0][2]
-    assert sum(float(row[1].split()[0]) for row in ranks.rows) == pytest.approx(3.0)
-    assert [row[0] for row in seconds.rows] == ["default", "kitt-mixture"]
-    with pytest.raises(InvalidInputError, match="no function is called 'brain'"):
-        bo_cells(["brain"], ["default"], [0], 3, [0.0])
+def test_every_command_behind_the_results_is_understood() -> None:
+    """Each option and each method that `make results` asks for is there."""
+    namespace = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "results.py"))
+    group = get_command(app)
+    for _, _, (_, name, *arguments) in namespace["commands"]("data", Path("out")):
+        context = group.commands[name].make_context(name, list(arguments))
+        if methods := context.params.get("methods"):
+            for spec in specs_of(methods, "sound"):
+                baselines.method(spec.name, **spec.settings)
+        if splits := context.params.get("splits"):
+            assert splits_of(splits)

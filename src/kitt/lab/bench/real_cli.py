@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from kitt.lab.bench.arguments import Jobs, SplitList
-from kitt.lab.bench.show import plan_of, print_rows, run_cells
+from kitt.lab.bench.arguments import Jobs, Splits
+from kitt.lab.bench.show import plan_of, print_rows, run_cells, splits_of
 
 app = typer.Typer(add_completion=False)
 
@@ -96,7 +96,7 @@ def evidence(
     data: Folder = None,
     tables: Annotated[int | None, typer.Option(help="The first so many tables of the atlas.", min=1)] = None,
     rows: Annotated[int, typer.Option(help="Training rows, at most.", min=10)] = 200,
-    splits: SplitList = "0",
+    splits: Splits = "0",
     effort: Annotated[str, typer.Option(help="quick, normal or thorough.")] = "normal",
     out: Annotated[Path, typer.Option(help="Lines; what they hold is not fitted again.")] = Path("evidence.jsonl"),
     jobs: Jobs = 1,
@@ -105,11 +105,10 @@ def evidence(
     """Whether a model keeps what it promises: its evidence against what it does on test rows."""
     from kitt.lab.bench import atlas
     from kitt.lab.bench import evidence as e
-    from kitt.lab.bench.atlas_cli import numbers
     from kitt.lab.bench.datasets import data_directory
 
     found = atlas.sources(data_directory(data, "atlas"), rows)[:tables]
-    cells = e.evidence_cells(found, numbers(splits), rows, effort)
+    cells = e.evidence_cells(found, splits_of(splits), rows, effort)
     print_rows(e.summary(run_cells(cells, out, plan_of(jobs, "loky", None, True))), as_json, "promised and kept")
 
 
