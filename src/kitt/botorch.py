@@ -50,6 +50,8 @@ class AdvisorConfig:
     surprised_growth: float = 1.2  # points relative to those at the last question, for that
     fit_growth: float = 1.05  # points relative to those at the last fit, from which parameters are fitted again
     captions: int = 2  # kernels that the network names
+    many_points: int = 100  # from which on it names one, so that a question takes about the time of BoTorch's own fit
+    max_iterations: int = 60  # of a fit
     whole: bool = True  # all kernels, weighted by BIC; else the best of them alone
 
 
@@ -161,7 +163,8 @@ class KernelAdvisor:
 
     def _ask(self, rows: Dataset, reason: str) -> tuple[str, str]:
         """What the network names, beside BoTorch's own kernel; a function worth optimising is more than noise."""
-        captions = caption(rows.X, rows.y, self.config.captions, random_state=self.random_state)
+        count = self.config.captions if rows.n < self.config.many_points else 1
+        captions = caption(rows.X, rows.y, count, random_state=self.random_state)
         named = [Expression(tuple(c.expression.signal)) for c in captions if c.expression.signal]
         wanted = {**dict.fromkeys(named, False), _PLAIN: True}
         table = Table.of(rows)
@@ -200,7 +203,8 @@ class KernelAdvisor:
         return "plain", reason
 
     def _fitter(self, table: Table) -> Fitter:
-        return Fitter(table, prior="optimisation", random_state=self.random_state)
+        iterations = self.config.max_iterations
+        return Fitter(table, prior="optimisation", random_state=self.random_state, max_iterations=iterations)
 
     def _keep(
         self, rows: Dataset, models: list[FittedGP], plain: list[bool], captions: Captions | None, asked: int

@@ -116,6 +116,15 @@ def test_draws_have_the_moments(model: Model, noisy: bool) -> None:
     assert torch.isfinite(correlation).all()
 
 
+def test_points_that_were_measured_or_repeat(model: Model, plain: Model) -> None:
+    """There the covariance of the function is nearly singular."""
+    for botorch_model in (model.to_botorch(), plain.to_botorch()):
+        X = botorch_model.train_inputs[0][:20].repeat(2, 1)
+        posterior = botorch_model.posterior(X)
+        assert (posterior.variance > 0).all()
+        assert posterior.rsample(torch.Size([16])).isfinite().all()
+
+
 def test_conditioning_is_an_update(model: Model) -> None:
     X, y = rows(5, 1)
     conditioned = model.to_botorch().condition_on_observations(torch.tensor(X), torch.tensor(y)[:, None])

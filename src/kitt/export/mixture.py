@@ -23,6 +23,7 @@ from botorch.models.model import Model as BotorchModel
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.sampling.base import MCSampler
 from gpytorch.distributions import MultivariateNormal
+from linear_operator import to_linear_operator
 from torch import Tensor
 
 from kitt.errors import InvalidInputError
@@ -169,8 +170,8 @@ class MixtureModel(BotorchModel, FantasizeMixin):
         mean, covariance = self.y_mean + self.y_scale * mean, self.y_scale**2 * covariance
         if isinstance(observation_noise, Tensor):
             covariance = covariance + torch.diag_embed(observation_noise[..., 0].expand(mean.shape))
-            return GPyTorchPosterior(MultivariateNormal(mean, covariance))
-        distribution, scale = MultivariateNormal(mean, covariance), (float(self.y_mean), float(self.y_scale))
+            return GPyTorchPosterior(_normal(mean, covariance))
+        distribution, scale = _normal(mean, covariance), (float(self.y_mean), float(self.y_scale))
         posterior = MixturePosterior(distribution, strata, self.tail if noisy else NO_TAIL, scale)
         return posterior if posterior_transform is None else posterior_transform(posterior)
 
@@ -242,6 +243,11 @@ class MixtureModel(BotorchModel, FantasizeMixin):
     def _check_outputs(self, indices: Sequence[int]) -> None:
         if any(index not in (0, -1) for index in indices):
             raise InvalidInputError(f"expected output 0: the model has one output; got {list(indices)}")
+
+
+def _normal(mean: Tensor, covariance: Tensor) -> MultivariateNormal:
+    """Without a Cholesky factor, which a posterior at repeated or training points may not have without jitter."""
+    return MultivariateNormal(mean, to_linear_operator(covariance))
 
 
 def _stratum(weight: float, part: Part, mean: Tensor, covariance: Tensor, latent: Tensor, own: Tensor) -> Stratum:

@@ -55,7 +55,9 @@ def advice(
 @app.command()
 def bo(
     functions: Annotated[str | None, typer.Option(help="With commas between; without it, all eight.")] = None,
-    methods: Annotated[str, typer.Option(help="With commas between.")] = "default,kitt-once,kitt-again,kitt-mixture",
+    compared: Annotated[
+        str, typer.Option("--methods", help="With commas between.")
+    ] = "default,kitt-once,kitt-again,kitt-mixture",
     seeds: Annotated[int, typer.Option(min=1)] = 10,
     first: Annotated[int, typer.Option(help="The first seed.", min=0)] = 0,
     evaluations: Annotated[int, typer.Option(help="After the first 2 D + 3 points.", min=2)] = 30,
@@ -74,7 +76,7 @@ def bo(
 
     noises = [float(text) for text in names_of(noise) or []]
     cells = bo_cells(
-        names_of(functions) or FUNCTIONS, names_of(methods) or [], range(first, first + seeds), evaluations, noises
+        names_of(functions) or FUNCTIONS, names_of(compared) or [], range(first, first + seeds), evaluations, noises
     )
     for grid in bo_grids(run_cells(cells, out, plan_of(jobs, "loky", None, retry))):
         print_grid(grid)
