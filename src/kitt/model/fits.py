@@ -30,16 +30,6 @@ Propose = Callable[[Table], list[Expression]]  # what the network says about a t
 WEIGHT_FOLDS = FoldsConfig(folds=5)  # pipeline.md, 5
 MANY_COLUMNS = 0.2  # for each row, from which weights come from folds, up to so many rows:
 MANY_COLUMNS_ROWS = 1000  # 300 rows of 100 columns (tests/test_quality.py)
-THOROUGH_SEARCH: dict[str, Any] = {  # many starts and late stopping: `kitt bench words` on UCI
-    "draws": 150,
-    "starts": 6,
-    "batch_steps": 10,
-    "trials": 3,
-    "sign_changes": 3,
-    "tolerance": 0.01,
-    "patience": 4,
-    "coarse_rows": 300,
-}
 
 
 @dataclass
@@ -126,7 +116,7 @@ class _Fitters:
 
     def __init__(self, table: Table, options: Options, end: float) -> None:
         self.table, self.warped_table = table, table.warped() if options.warp else None
-        search = THOROUGH_SEARCH if EFFORTS[options.effort].thorough_search else {}
+        search = EFFORTS[options.effort].search
         self._settings: dict[str, Any] = {"objective": options.objective, **search, **(options.fit_options or {})}
         self._seed = options.random_state
         self.end = end

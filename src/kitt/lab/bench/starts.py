@@ -20,7 +20,7 @@ from kitt.lab.bench.atlas import split
 from kitt.lab.bench.datasets import Source
 from kitt.lab.bench.runner import Cell, Line
 from kitt.language.grammar import WORDS
-from kitt.model.fits import THOROUGH_SEARCH
+from kitt.model.candidates import THOROUGH_SEARCH
 
 _G = StartsConfig()
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
