@@ -2,8 +2,8 @@
 
 A kernel that falls back to the mean of the past has no place in a forecast. A trend here is a random walk (a Matern12
 whose lengthscale is far beyond the series), a line with a random walk around it, a smooth curve that keeps its slope (a
-Matern32 with a long lengthscale: a cubic smoothing spline in the limit), or a line with a smooth detour. A season keeps its
-shape, drifts slowly, or grows along the time. Each is tried on the scale of the values and, where these are positive, on
+Matern32 with a long lengthscale: a cubic smoothing spline in the limit), alone or with a random walk, or a line with smooth
+detours. A season keeps its shape, drifts slowly, or grows along the time. Each is tried on the scale of the values and, where these are positive, on
 their logarithm. Further columns, such as a step at a fitted place or what the user knows about the future, enter through
 Linear.
 """
@@ -26,12 +26,13 @@ TRENDS = {
     "random walk": "Matern12",
     "random walk with drift": "Linear + Matern12",
     "smooth trend": "Matern32",
+    "smooth trend with random walk": "Matern32 + Matern12",
     "line with detours": "Linear + Matern32",
     "line": "Linear",
 }
 SEASONS = {"none": "", "steady": "Periodic", "drifting": "Matern32*Periodic", "growing": "Linear*Periodic"}
 FURTHER_SEASONS = ("Matern52*Periodic", "RBF*Periodic")  # of the second and third period
-COVARIATES = "RBF"  # a smooth function of the columns that are known in the future
+COVARIATES = "Matern52"  # a smooth function of the columns that are known in the future
 _OFF_SLOPE, _OFF_LENGTHSCALE, _OFF_PERIOD = -16.0, 9.0, 5.0  # raw values at which a column has no influence
 
 
@@ -93,7 +94,7 @@ class Candidate:
 def candidates(
     seasons: int, is_positive: bool, columns: Sequence[tuple[int, ...]] = ((),), covariates: Sequence[int] = ()
 ) -> tuple[Candidate, ...]:
-    """What is tried: every trend with every season, on both scales, with each set of further columns.
+    """What is tried: every trend with a steady and a drifting season, on both scales; changes with a line or a random walk.
 
     Parameters
     ----------
@@ -107,13 +108,18 @@ def candidates(
         Columns of every set that also enter as a smooth function.
     """
     scales = (False, True) if is_positive else (False,)
-    found = []
-    for is_log, trend, season in product(scales, list(TRENDS)[:4], SEASONS if seasons else ("none",)):
-        if not (is_log and season == "growing"):  # on the logarithm, a steady season grows with the level
-            found.append(Candidate(trend, season, is_log, tuple(columns[0]), tuple(covariates)))
-    for further, is_log in product(columns[1:], scales):
-        for trend, season in product(("line", "random walk"), ("steady", "drifting") if seasons else ("none",)):
-            found.append(Candidate(trend, season, is_log, further, tuple(covariates)))
+    shapes = ["none"]
+    if seasons:  # on the logarithm, a steady season grows with the level
+        shapes = ["steady", "drifting"] + ["growing"] * (not is_positive)
+    trends = [trend for trend in TRENDS if trend != "line"]
+    found = [
+        Candidate(trend, season, is_log, tuple(columns[0]), tuple(covariates))
+        for is_log, trend, season in product(scales, trends, shapes)
+    ]
+    found += [
+        Candidate(trend, shapes[0], is_log, further, tuple(covariates))
+        for further, is_log, trend in product(columns[1:], scales, ("line", "random walk"))
+    ]
     return tuple(found)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -120,6 +120,16 @@ class Forecast:
 
         quantiles = {f"q{level:g}": column for level, column in zip(levels, self.quantiles(levels).T, strict=True)}
         return pd.DataFrame({"mean": self.mean, **quantiles}, index=self.index)
+
+    def at(self, index: Any) -> Forecast:
+        """The same forecast at other entries of the index, such as every second step; not with further columns."""
+        if self.inputs.shape[1] != 1 + len(self.changes):
+            raise InvalidInputError("a forecast with further columns is bound to the steps for which they were given")
+        import pandas as pd
+
+        times = self.series.time_of(index)
+        inputs = np.column_stack([times, *(change.column(times) for change in self.changes)])
+        return replace(self, index=pd.Index(index), inputs=inputs)
 
     # parts
 
@@ -242,7 +252,7 @@ class Forecast:
                 {"period": s.period / self.series.step, "name": s.name} for s in self.active_seasons
             ],
             "changes": [
-                {"kind": c.kind, "at": _text(self.series.labels(np.array([c.time]))[0])} for c in self.active_changes
+                {"kind": c.kind, "at": text_of(self.series.labels(np.array([c.time]))[0])} for c in self.active_changes
             ],
             "kernels": [
                 {"expression": str(m.expression), "is_log": c.is_log, "weight": float(w), "says": str(c)}
@@ -250,7 +260,7 @@ class Forecast:
             ],
             "accuracy": None if self.past is None else self.accuracy(),
             "forecast": [
-                {name: _text(v) if name == "index" else float(v) for name, v in row.items()}
+                {name: text_of(v) if name == "index" else float(v) for name, v in row.items()}
                 for row in rows.to_dict("records")
             ],
             "notes": list(self.notes),
@@ -280,7 +290,7 @@ class Forecast:
         return self.explain()
 
 
-def _text(label: Any) -> Any:
+def text_of(label: Any) -> Any:
     """A date as text, a number as a number."""
     if hasattr(label, "isoformat"):
         return label.isoformat().removesuffix("T00:00:00")

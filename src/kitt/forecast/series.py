@@ -149,7 +149,7 @@ class Series:
             return pd.DatetimeIndex(self.origin + pd.to_timedelta(np.round(times * size * 1e6), unit="us"))
         if kind == "days":
             return pd.DatetimeIndex(self.origin + pd.to_timedelta(np.round(times * _DAY), unit="s"))
-        raw = times if kind == "irregular" else float(self.origin) + times * size
+        raw = times if kind == "irregular" else np.round(float(self.origin) + times * size, _digits(size))
         is_whole = kind == "number" and float(size).is_integer() and float(self.origin).is_integer()
         return pd.Index(np.round(raw).astype(np.int64) if is_whole else raw)
 
@@ -318,6 +318,11 @@ def _calendar(frequency: Frequency, dated: bool, step: float) -> dict[str, float
     else:
         found = {"unit of time": 1.0}
     return {name: period for name, period in found.items() if period > 1.99 * step}
+
+
+def _digits(size: float) -> int:
+    """Decimal places of a number with steps of this size."""
+    return 6 - int(np.floor(np.log10(size)))
 
 
 def _rounded(period: float) -> float:

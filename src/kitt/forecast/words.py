@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kitt.forecast.result import _text
+from kitt.forecast.result import text_of
 
 if TYPE_CHECKING:
     from kitt.forecast.changepoint import Change
@@ -17,6 +17,7 @@ _TRENDS = {
     "random walk": "the level wanders without a direction of its own, so the forecast stays where the series ended",
     "random walk with drift": "the level wanders around a straight line, whose slope goes on",
     "smooth trend": "the level follows a smooth curve, whose last slope goes on and slowly fades",
+    "smooth trend with random walk": "the level wanders around a smooth curve, whose last slope goes on and slowly fades",
     "line with detours": "the level returns to a straight line after smooth detours",
     "line": "the level follows a straight line",
 }
@@ -53,7 +54,7 @@ def _share(forecast: Forecast, condition) -> float:  # type: ignore[no-untyped-d
 def _opening(forecast: Forecast) -> str:
     low, high = forecast.interval(0.9)
     return (
-        f"{forecast.horizon} steps ahead, {_text(forecast.index[-1])}, '{forecast.series.name}' is expected at "
+        f"{forecast.horizon} steps ahead, {text_of(forecast.index[-1])}, '{forecast.series.name}' is expected at "
         f"{forecast.median[-1]:.4g}, with nine chances in ten between {low[-1]:.4g} and {high[-1]:.4g}."
     )
 
@@ -65,7 +66,7 @@ def _season(season: Season, step: float) -> str:
 
 def _change(forecast: Forecast, change: Change) -> str:
     """Until ..., from then on ...: with what the heaviest kernel that sees the change says about it."""
-    when = _text(forecast.series.labels(np.array([change.time]))[0])
+    when = text_of(forecast.series.labels(np.array([change.time]))[0])
     size = change_size(forecast, change)
     if change.kind == "step":
         return f"Until {when} the level was another one; from then on it is {'higher' if size > 0 else 'lower'} by about {abs(size):.3g}."
