@@ -4,7 +4,7 @@
     python benchmarks/forecasts.py speed
 
 Kinds are those of `kitt.lab.series`. A season is named if its period is found; a step or a bend if one is found within a
-twentieth of the series of the true place, or if the weight lies on random walks, which is said instead, it is not counted.
+twentieth of the series of the true place. What is not there must not be named.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def is_named(series: Simulated, made: kitt.Forecast) -> bool:
     if any(not any(abs(found - true) < 0.06 * true for found in periods) for true in series.periods):
         return False
     if series.change is None:
-        return len(periods) == len(series.periods)
+        return len(periods) == len(series.periods) and not made.active_changes
     reach = len(series.seen) / 20
     return any(abs(change.time - series.change) <= reach for change in made.active_changes)
 

@@ -183,10 +183,13 @@ class Forecast:
 
     @property
     def active_changes(self) -> tuple[Change, ...]:
-        """Steps and bends that most of the weight sees."""
-        shares = [sum(w for w, c in zip(self.weights, self.candidates, strict=True) if k + 1 in c.columns)
-                  for k in range(len(self.changes))]  # fmt: skip
-        return tuple(change for change, share in zip(self.changes, shares, strict=True) if share > 0.5)
+        """Steps and bends that the heaviest candidate sees, or most of the weight."""
+        seen = []
+        for k, change in enumerate(self.changes, 1):
+            share = sum(w for w, c in zip(self.weights, self.candidates, strict=True) if k in c.columns)
+            if k in self.candidates[self.best].columns or share > 0.5:
+                seen.append(change)
+        return tuple(seen)
 
     @property
     def active_seasons(self) -> tuple[Season, ...]:

@@ -3,7 +3,8 @@
 Levels that wander show power at every long period, so periods are not read off a plain spectrum. The series is whitened by
 the covariance of a fitted random walk with noise; in that space, waves of each period are tried by least squares, and their
 gain in likelihood is compared with the price of their coefficients (BIC). Periods of the calendar need the least evidence,
-whole numbers of steps a little more, all others the most. Several are found one after the other.
+whole numbers of steps a little more, all others the most. Several are found one after the other. Where a random walk hides
+a long period, a bent line with noise may show it; it then counts if a random walk with that season has more evidence.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from kitt.errors import KittError
 from kitt.fitting.table import Table
 from kitt.forecast.candidates import Candidate, layout
-from kitt.forecast.fit import fit
+from kitt.forecast.fit import Fit, fit
 from kitt.forecast.series import Series
 from kitt.table.scaling import FloatArray
 
@@ -57,6 +59,15 @@ class _Whitened:
     L: FloatArray
     y: FloatArray
     Q: FloatArray  # orthonormal columns that were taken out
+    tried: dict[float, tuple[str, float, FloatArray]]  # by period: its name, its bonus, its waves
+
+    @classmethod
+    def of(cls, L: FloatArray, y: FloatArray, base: FloatArray, series: Series, config: SeasonConfig) -> _Whitened:
+        t = series.times - series.times[0]
+        white = cls(L, solve_triangular(L, y, lower=True), np.empty((len(t), 0)), {}).without(base)
+        for period, name, bonus in _periods(series, config):  # those of the calendar first
+            white.tried.setdefault(period, (name, bonus, white.whiten(waves(t, period, series.step))))
+        return white
 
     @property
     def rest(self) -> FloatArray:
@@ -66,30 +77,65 @@ class _Whitened:
         return solve_triangular(self.L, F, lower=True)
 
     def without(self, F: FloatArray) -> _Whitened:
-        return _Whitened(self.L, self.y, np.linalg.qr(np.column_stack([self.Q, self.whiten(F)]))[0])
+        return _Whitened(self.L, self.y, np.linalg.qr(np.column_stack([self.Q, self.whiten(F)]))[0], self.tried)
 
 
 def find_seasons(series: Series, table: Table, config: SeasonConfig = DEFAULT) -> tuple[Season, ...]:
     """Periods of a series, the strongest first; `table` holds it standardised, time in the first column."""
     t = series.times - series.times[0]
-    walk = Candidate("random walk")
-    L = fit(walk, layout(walk, table.X.shape[1], ()), table).model.posterior.L.numpy()
-    y = solve_triangular(L, table.y.numpy(), lower=True)
+    y = table.y.numpy()
+    fits = _Walks(table)
     base = np.column_stack([np.ones(len(t)), t - t.mean()])
-    white = _Whitened(L, y, np.empty((len(t), 0))).without(base)
-    tried: dict[float, tuple[str, float, FloatArray]] = {}
-    for period, name, bonus in _periods(series, config):  # those of the calendar first
-        tried.setdefault(period, (name, bonus, white.whiten(waves(t, period, series.step))))
+    bent = np.column_stack([base, (t - t.mean()) ** 2])
+    walk = _Whitened.of(fits.root(), y, base, series, config)
+    line = _Whitened.of(np.eye(len(y)), y, bent, series, config)
     found: list[Season] = []
     while len(found) < config.most:
-        best = _best(white, tried, found, series, config)
-        if best is None or best.gain < (config.gain if best.name == "" else config.calendar_gain):
-            break
+        best = _best(walk, found, series, config)
+        if best is None or not _is_enough(best, config):  # a random walk hides long periods: a line shows them
+            best = _best(line, found, series, config)
+            if best is None or not _is_enough(best, config):
+                break
+            best = Season(best.period, best.name, fits.gain(found, best))
+            if not _is_enough(best, config):
+                break
         found.append(best)
         shape = waves(t, best.period, series.step)
         growing = shape * ((t - t.mean()) / t[-1])[:, None]  # its amplitude may change: no period beside it
-        white = white.without(np.column_stack([shape, growing]))
+        walk, line = (white.without(np.column_stack([shape, growing])) for white in (walk, line))
     return tuple(found)
+
+
+def _is_enough(season: Season, config: SeasonConfig) -> bool:
+    return season.gain >= (config.calendar_gain if season.name else config.gain)
+
+
+class _Walks:
+    """Random walks with noise and some seasons, fitted when asked for."""
+
+    def __init__(self, table: Table) -> None:
+        self.table, self.fits = table, {}  # type: ignore[var-annotated]
+
+    def _fit(self, periods: tuple[float, ...]) -> Fit:
+        if periods not in self.fits:
+            s = self.table.standardiser
+            scale = 1.0 if s is None else float(s.x_scale[0])
+            walk = Candidate("random walk", "steady" if periods else "none")
+            shape = layout(walk, self.table.X.shape[1], [p / scale for p in periods])
+            self.fits[periods] = fit(walk, shape, self.table)
+        return self.fits[periods]
+
+    def root(self) -> FloatArray:
+        """The Cholesky factor of the covariance without seasons."""
+        return self._fit(()).model.posterior.L.numpy()
+
+    def gain(self, found: Sequence[Season], more: Season) -> float:
+        """Evidence for another season, with all parameters fitted again."""
+        before = tuple(season.period for season in found)
+        try:
+            return self._fit((*before, more.period)).evidence - self._fit(before).evidence
+        except (KittError, RuntimeError, ArithmeticError):
+            return -math.inf
 
 
 def _periods(series: Series, config: SeasonConfig) -> Iterator[tuple[float, str, float]]:
@@ -114,17 +160,12 @@ def waves(t: FloatArray, period: float, step: float, most: int = 6) -> FloatArra
     return np.hstack([np.cos(phase), np.sin(phase)])
 
 
-def _best(
-    white: _Whitened,
-    tried: dict[float, tuple[str, float, FloatArray]],
-    found: Sequence[Season],
-    series: Series,
-    config: SeasonConfig,
-) -> Season | None:
+def _best(white: _Whitened, found: Sequence[Season], series: Series, config: SeasonConfig) -> Season | None:
+    """The period that gains most, if any gains."""
     rest, n = white.rest, series.n
     before, best = float(rest @ rest), None
     span = float(series.times[-1] - series.times[0])
-    for period, (name, bonus, shape) in tried.items():
+    for period, (name, bonus, shape) in white.tried.items():
         if _is_beside(period, found, span):
             continue
         F = shape - white.Q @ (white.Q.T @ shape)

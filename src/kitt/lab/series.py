@@ -57,9 +57,7 @@ def _trend_and_season(rng: np.random.Generator, n: int, horizon: int) -> Simulat
 
 def _two_seasons(rng: np.random.Generator, n: int, horizon: int) -> Simulated:
     t = np.arange(n + horizon, dtype=np.float64)
-    short, long = ((7, 30), (12, 52), (24, 168), (5, 21))[int(rng.integers(4))]
-    if long > n / 3:
-        short, long = 6, 24
+    short, long = ((7, 30), (5, 21), (4, 26), (12, 42))[int(rng.integers(4))]
     y = rng.uniform(0.7, 1.5) * _season(rng, t, short) + rng.uniform(0.7, 1.5) * _season(rng, t, long)
     return _cut("two seasons", y + rng.uniform(0.1, 0.4) * rng.normal(size=len(t)), horizon, (short, long))
 
