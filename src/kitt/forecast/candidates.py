@@ -92,9 +92,13 @@ class Candidate:
 
 
 def candidates(
-    seasons: int, is_positive: bool, columns: Sequence[tuple[int, ...]] = ((),), covariates: Sequence[int] = ()
+    seasons: int,
+    is_positive: bool,
+    covariates: Sequence[int] = (),
+    steps: Sequence[tuple[int, ...]] = (),
+    bends: Sequence[tuple[int, ...]] = (),
 ) -> tuple[Candidate, ...]:
-    """What is tried: every trend with a steady and a drifting season, on both scales; changes with a line or a random walk.
+    """What is tried: every trend with a steady and a drifting season, on both scales; steps and bends with some trends.
 
     Parameters
     ----------
@@ -102,24 +106,25 @@ def candidates(
         How many periods were found; without one, there are no seasons.
     is_positive : bool
         Whether the logarithm of the target exists.
-    columns : sequence of tuples of int
-        Sets of further columns (a step, a bend, what is known in the future) that are tried.
     covariates : sequence of int
-        Columns of every set that also enter as a smooth function.
+        Columns that are known in the future, which all candidates see.
+    steps, bends : sequence of tuples of int
+        Sets of further columns with changes, and those that are known.
     """
     scales = (False, True) if is_positive else (False,)
     shapes = ["none"]
     if seasons:  # on the logarithm, a steady season grows with the level
-        shapes = ["steady", "drifting"] + ["growing"] * (not is_positive)
+        shapes = ["drifting", "steady"] + ["growing"] * (not is_positive)
     trends = [trend for trend in TRENDS if trend != "line"]
     found = [
-        Candidate(trend, season, is_log, tuple(columns[0]), tuple(covariates))
-        for is_log, trend, season in product(scales, trends, shapes)
+        Candidate(trend, season, is_log, tuple(covariates), tuple(covariates))
+        for season, is_log, trend in product(shapes, scales, trends)  # the most flexible season first
     ]
-    found += [
-        Candidate(trend, shapes[0], is_log, further, tuple(covariates))
-        for further, is_log, trend in product(columns[1:], scales, ("line", "random walk"))
-    ]
+    shape = "steady" if seasons else "none"
+    for further, is_log in product(steps, scales):  # no line beside a step: it would take the slope of both levels
+        found.append(Candidate("random walk", shape, is_log, further, tuple(covariates)))
+    for further, is_log, trend in product(bends, scales, ("line", "random walk with drift")):
+        found.append(Candidate(trend, shape, is_log, further, tuple(covariates)))
     return tuple(found)
 
 

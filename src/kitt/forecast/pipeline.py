@@ -34,6 +34,7 @@ class ForecastConfig:
 
     fit_values: int = 400  # the last values, to which parameters are fitted: 5,000 values in 30 CPU seconds
     values: int = 1500  # the last values, on which the forecast is conditioned
+    hopeless: float = 40.0  # nats of evidence behind the best: what shares trend and scale with such a fit is not fitted
     largest_horizon: int = 10_000
     seasons: seasons.SeasonConfig = seasons.DEFAULT
     changes: changepoint.ChangeConfig = changepoint.DEFAULT
@@ -110,13 +111,14 @@ def forecast_series(
     report: Callable[[str, float], None] = progress or (lambda what, share: None)
     report("seasons", 0.0)
     recent, recent_known = _last(series, known, config.fit_values)
-    found = given
+    is_constant = bool(np.ptp(recent.values) == 0)
+    found = () if is_constant else given
     if found is None:
         found = find_seasons(recent, _table(recent, recent_known, ()), config.seasons)
-    changes = find_changes(recent, found, config.changes) if with_changes else {}
+    changes = find_changes(recent, found, config.changes) if with_changes and not is_constant else {}
     columns = tuple(change for kind in changes.values() for change in kind)
     table = _table(recent, recent_known, columns)
-    fits = _fit_all(table, recent, found, changes, recent_known, report)
+    fits = _fit_all(table, recent, found, changes, recent_known, report, config.hopeless)
     target = table.y.numpy()
     weights = evaluate.weigh(fits, target, min(horizon, max(2, recent.n // 3)), config.evaluate)
     fits = [one for one, w in zip(fits, weights, strict=True) if w > 0]
@@ -179,6 +181,7 @@ def _fit_all(
     changes: dict[str, tuple[Change, ...]],
     known: Covariates,
     report: Callable[[str, float], None],
+    hopeless: float,
 ) -> list[Fit]:
     """Every candidate; one that cannot be fitted is left out, and the error tells if that is true of all."""
     s = table.standardiser
@@ -188,8 +191,11 @@ def _fit_all(
     is_positive = bool(series.values.min() > 0)
     tables = {False: table, True: transformed(table, log_warp(table.y.numpy(), zero)) if is_positive else table}
     wanted = _candidates(len(periods), is_positive, changes, known)
-    fits, failures = [], []
+    fits: list[Fit] = []
+    failures = []
     for i, candidate in enumerate(wanted):
+        if _is_hopeless(candidate, fits, hopeless):
+            continue
         report(str(candidate), 0.1 + 0.8 * i / len(wanted))
         try:
             one = fit(candidate, layout(candidate, table.X.shape[1], periods), tables[candidate.is_log])
@@ -202,16 +208,27 @@ def _fit_all(
     return fits
 
 
+def _is_hopeless(candidate: Candidate, fits: Sequence[Fit], margin: float) -> bool:
+    """Whether the same trend on the same scale, or that scale with any trend, has far less evidence than the best so far."""
+    best = max((one.evidence for one in fits), default=-np.inf)
+    on_scale = [one for one in fits if one.candidate.is_log == candidate.is_log]
+    same = [one.evidence for one in on_scale if one.candidate.trend == candidate.trend]
+    if len(candidate.columns) > len(candidate.covariates):  # a change may rescue its trend, but not its scale
+        same = [one.evidence for one in on_scale]
+    return bool(same) and max(same) < best - margin
+
+
 def _candidates(
     seasons: int, is_positive: bool, changes: dict[str, tuple[Change, ...]], known: Covariates
 ) -> tuple[Candidate, ...]:
     """Those without a change, and those with the steps or the bends; all see what is known."""
     order = [change for kind in changes.values() for change in kind]
     covariates = tuple(range(1 + len(order), 1 + len(order) + len(known.names)))
-    sets = [covariates]
-    for kind in changes.values():
-        sets += [(*(1 + order.index(change) for change in kind[: k + 1]), *covariates) for k in range(len(kind))]
-    return candidates(seasons, is_positive, sets, covariates)
+    sets = {
+        kind: [(*(1 + order.index(change) for change in found[: k + 1]), *covariates) for k in range(len(found))]
+        for kind, found in changes.items()
+    }
+    return candidates(seasons, is_positive, covariates, sets.get("step", ()), sets.get("bend", ()))
 
 
 def _judged(

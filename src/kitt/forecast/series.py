@@ -274,7 +274,7 @@ def _is_filled(steps: float, count: int) -> bool:
 
 def _is_business(labels: pd.DatetimeIndex) -> bool:
     """Weekdays only, of which hardly any is missing; over more than two weeks."""
-    if (labels.dayofweek > 4).any() or not (labels == labels.normalize()).all() or len(labels) < 11:
+    if (labels.day_of_week > 4).any() or not (labels == labels.normalize()).all() or len(labels) < 11:
         return False
     days = np.busday_count(labels[0].date(), labels[-1].date()) + 1
     return bool(len(labels) > 0.8 * days) and bool((np.diff(labels) == np.timedelta64(3, "D")).any())
