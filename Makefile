@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo docs test test-slow test-all test-exports wheel-test bench-series clean help
+.PHONY: demo docs test test-slow test-all test-exports wheel-test bench-series results clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -49,6 +49,9 @@ wheel-test:  ## the wheel in an empty environment: caption, fit and predict a sm
 
 bench-series: $(VENV)/dev  ## forecasts by statsforecast, in an environment of its own; DATA is an atlas, OUT its lines
 	benchmarks/series/run.sh $(or $(DATA),../shared/data/atlas) $(or $(OUT),runs/series.jsonl)
+
+results: $(VENV)/dev  ## every published number again, from this commit; resumable, about a day and a half; ARGS=--list shows the steps
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/results.py $(if $(DATA),--data $(DATA)) $(ARGS)
 
 clean:  ## remove everything that the other targets made
 	rm -rf $(VENV) .venvs demo-report.html demo-model.json

@@ -4,10 +4,6 @@ import pytest
 
 SLOW = {  # more than about 15 seconds each (pytest --durations=40)
     "lab/test_bench.py": {"test_commands", "test_exhaustive_search_finds_white_noise"},
-    "lab/test_calibrate.py": {
-        "test_a_flexible_word_loses_less_than_a_rigid_one",
-        "test_a_run_is_calibrated_with_costs",
-    },
     "lab/test_train.py": {"test_two_processes_give_the_weights_of_one"},
     "test_fuzz.py": {"test_the_regressor_survives_odd_tables"},
 }

@@ -198,3 +198,16 @@ def test_public_names_mean_what_they_say() -> None:
     assert kitt.__version__
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = kitt.nothing
+
+
+def test_a_deadline_leaves_out_what_it_has_no_time_for() -> None:
+    """With a large table: the parameters come from some rows, the posterior from as many as there is time for."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (20_000, 2))
+    y = np.sin(2 * X[:, 0]) + 0.2 * rng.standard_normal(len(X))
+    suggestion = kitt.suggest(X, y, fit=True, deadline=1e-3)
+    (model,) = suggestion.mixture.models
+    assert model.rows == 7000
+    assert any("the deadline left no time for more" in text for text in model.warnings)
+    assert all("deadline" in str(failure) for failure in suggestion.failures)
+    assert suggestion.fitted.predict(X[:5])[0] == pytest.approx(np.sin(2 * X[:5, 0]), abs=0.2)

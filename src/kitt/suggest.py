@@ -10,10 +10,11 @@ from kitt.fitting.table import Table
 from kitt.language.grammar import Expression
 from kitt.model.document import Model
 from kitt.model.fits import Progress, Propose, fit_candidates, on_all_rows, rows_to_fit
-from kitt.model.options import Options
+from kitt.model.options import Deadline, Options
 from kitt.model.suggestion import Suggestion, cautions
 from kitt.model.weights import average
 from kitt.network.caption import Captions, caption
+from kitt.table.copies import without_copies
 from kitt.table.dataset import Dataset, as_dataset
 
 
@@ -45,6 +46,8 @@ def suggest_dataset(
 ) -> Suggestion:
     """The same for a Dataset and `Options`; with `captions` given, the network is not asked at all, and nothing grows."""
     report, times = progress or (lambda what, share: None), [time.perf_counter()]
+    deadline = Deadline.of(options.deadline, dataset.n)
+    dataset = without_copies(dataset)
     report("captioning", 0.0)
     propose = _proposals(options) if captions is None else (lambda table: [])
     if captions is None:
@@ -55,10 +58,10 @@ def suggest_dataset(
         return Suggestion(dataset, options, captions, warnings=notes, seconds=_seconds(times))
     table = Table.of(dataset)  # standardised here, once, for all fits
     some = rows_to_fit(table, options)  # of a large table, as many as exact GPs can take
-    fits = fit_candidates(some, [c.expression for c in captions], options, report, propose)  # step 5
+    fits = fit_candidates(some, captions.ranked, options, report, propose, deadline.of_fits)  # step 5
     times.append(time.perf_counter())
     mixture = average(fits.models, options.weights, captions)  # step 6
-    mixture = on_all_rows(mixture, table, fits, options)
+    mixture = on_all_rows(mixture, table, options, deadline.of_all)
     times.append(time.perf_counter())
     model = Model.of(mixture, dataset, fits.is_plain)
     return Suggestion(dataset, options, captions, model, tuple(fits.failures), notes, _seconds(times))

@@ -16,6 +16,7 @@ from kitt.language.grammar import WORDS, Expression, parse
 from kitt.model.candidates import EFFORTS, NO_SIGNAL, PLAIN, Candidate, candidates, longer, with_changing_noise
 from kitt.model.fits import Fits, fit_candidates
 from kitt.model.options import Options
+from kitt.network.caption import Caption
 from kitt.table.dataset import Dataset
 
 QUICK = {"starts": 1, "max_iterations": 15}
@@ -87,7 +88,7 @@ def test_the_more_effort_the_more_is_fitted(said: list[Expression]) -> None:
     """And nothing that less effort fits is left out."""
     lists = [set(candidates(said, {}, EFFORTS[name])) for name in ("quick", "normal", "thorough")]
     assert all(less <= more for less, more in pairwise(lists))
-    assert len({(e.verified, e.growth, e.thorough_search) for e in EFFORTS.values()}) == 3
+    assert len({(e.verified, e.growth, str(e.search)) for e in EFFORTS.values()}) == 3
 
 
 @given(expressions, captions, st.integers(1, 4))
@@ -122,7 +123,9 @@ def table(n: int = 60, seed: int = 0) -> Table:
 def fits(data: Table, said: list[str], answer: str = "White", progress=lambda *_: None, **options) -> Fits:
     """With a network that says `answer` to every further question."""
     settings = Options(**{"fit_options": QUICK, **options})
-    return fit_candidates(data, list(map(parse, said)), settings, progress, lambda _: [parse(answer)])
+    return fit_candidates(
+        data, [Caption(parse(text), 0.1) for text in said], settings, progress, lambda _: [parse(answer)]
+    )
 
 
 def expressions_of(found: Fits) -> list[str]:
@@ -165,7 +168,9 @@ def test_a_skewed_target_is_also_fitted_transformed() -> None:
 
 
 def test_what_comes_after_the_deadline_is_reported() -> None:
-    found = fits(table(), ["RBF", "Linear"], deadline=1e-6)
+    found = fit_candidates(
+        table(), [Caption(parse("RBF"), 0.5)], Options(fit_options=QUICK), lambda *_: None, lambda _: [], end=0.0
+    )
     assert len(found.models) == 1
     assert all("deadline" in str(failure) for failure in found.failures)
 
@@ -200,7 +205,7 @@ def test_a_network_that_names_nothing_new_ends_the_growth() -> None:
         asked.append(float(rest.y.var()))
         return []
 
-    fit_candidates(table(320), [parse("RBF")], Options(fit_options=QUICK), lambda *_: None, propose)
+    fit_candidates(table(320), [Caption(parse("RBF"), 0.5)], Options(fit_options=QUICK), lambda *_: None, propose)
     assert len(asked) == 1
     assert asked[0] < 1  # it is asked about what the kernel leaves, not about the target
 

@@ -9,10 +9,11 @@ import torch
 
 from kitt.errors import CheckpointError, InvalidInputError
 from kitt.lab.simulate import DEFAULT_DATA, simulate
+from kitt.network.advice import AdviceConfig, AdviceHead, to_tensors
 from kitt.network.caption import CONFIG, HEADS, SEARCHES, caption, caption_tables, merge_orders, points_cap, subsets
 from kitt.network.checkpoint import Checkpoint, LoadedModel
 from kitt.network.network import PaperConfig, StemConfig, build
-from kitt.network.ranking import RANKINGS, RankingConfig, cover
+from kitt.network.ranking import RANKINGS, RankingConfig, rank
 
 SMALL = {"decoder_width": 16, "decoder_heads": 2, "decoder_blocks": 2, "width": 16, "heads": 2, "blocks": 1}
 
@@ -23,9 +24,10 @@ def loaded(config, **extra) -> LoadedModel:
     for parameter in model.parameters():
         parameter.requires_grad_(False).mul_(3.0)  # opinionated: far from uniform
     generator = torch.Generator().manual_seed(1)
-    costs = {"costs": 0.1 * torch.randn(37, 34, generator=generator)}
-    costs["loss_residuals"] = 0.1 * torch.randn(20, 34, generator=generator)
-    return LoadedModel(model, Checkpoint(name="test", config=config, extra=extra), costs)
+    head = AdviceHead(AdviceConfig(2 * config.width + 34 + 8, 34, 16, 20)).requires_grad_(False)
+    head.out.weight.copy_(torch.randn(head.out.weight.shape, generator=generator))
+    head.residuals.copy_(0.1 * torch.randn(20, 34, generator=generator))
+    return LoadedModel(model, Checkpoint(name="test", config=config, extra=extra), to_tensors(head))
 
 
 STEM = loaded(StemConfig(**SMALL, probe_blocks=1), strangeness_limit=2.0, temperature=1.5)
@@ -109,29 +111,29 @@ def test_chosen_captions_cover_each_other():
     scenarios[:, 3] = 0.4  # never good, never bad
     scenarios[:6, 5] = scenarios[6:, 7] = 0.0
     scenarios[:6, 7] = scenarios[6:, 5] = 2.0
-    chosen = cover(scenarios, 3, eligible=34)
+    chosen = rank(scenarios, 4)
     assert chosen[0] == 3
-    assert set(chosen[1:]) == {5, 7}
-    assert cover(scenarios, 3, eligible=3)[0] < 3
+    assert set(chosen[1:3]) == {5, 7}
+    assert chosen[3] == 0, "the most probable caption, which comes first, is always among them"
 
 
-def test_prudence_lies_between_expected_loss_and_probability():
-    def first(ranking, **settings):
-        asked = {"k": 1, "model": STEM, "head": "classifier", "ranking": ranking}
-        return caption(*table(), config=RankingConfig(**settings), **asked).best.expression
-
-    for price, ranking in ((0.0, "expected-loss"), (1e6, "probability")):
-        prudent = first("prudent", improbability_price=price, min_relative_probability=0.0)
-        assert prudent == first(ranking)
-    assert first("expected-loss") != first("probability")
+def test_of_captions_that_lose_alike_the_most_probable_comes_first():
+    scenarios = torch.tensor([[0.5, 0.0105, 0.01, 0.3]]).double()
+    assert rank(scenarios, 1) == [1]
+    assert rank(scenarios, 1, RankingConfig(close_loss=0.0)) == [2]
 
 
-def test_what_is_improbable_does_not_come_first():
-    strict = RankingConfig(min_relative_probability=0.999)  # all but the most probable
-    asked = {"k": 3, "model": STEM, "config": strict}
-    likeliest, prudent = (caption(*table(), ranking=r, **asked) for r in ("probability", "prudent"))
-    assert prudent.best.expression == likeliest.best.expression
-    assert len({c.expression for c in prudent}) == 3
+def test_the_most_probable_caption_is_always_shown():
+    for seed in range(5):
+        likeliest = caption(*table(seed=seed), k=1, model=STEM, ranking="probability").best
+        assert likeliest in caption(*table(seed=seed), k=3, model=STEM).ranked
+
+
+def test_a_checkpoint_without_advice_ranks_by_probability():
+    plain = LoadedModel(STEM.model, STEM.facts, {})
+    said = caption(*table(), k=3, model=plain)
+    assert [c.probability for c in said] == sorted((c.probability for c in said), reverse=True)
+    assert all(c.expected_loss is None for c in said)
 
 
 def test_rankings_differ_and_both_heads_answer():

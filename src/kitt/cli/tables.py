@@ -23,9 +23,7 @@ app = typer.Typer()
 Target = Annotated[str | None, typer.Option("--target", "-t", help="Column to predict; without it, the last.")]
 K = Annotated[int, typer.Option("-k", help="Kernels that the network names.", min=1)]
 Network = Annotated[str, typer.Option("--model", help="Trained network: a bundled one (see `kitt model`) or a file.")]
-Ranking = Annotated[
-    str, typer.Option(help="prudent (probability, less what an error costs), probability or expected-loss.")
-]
+Ranking = Annotated[str, typer.Option(help="expected-loss (what real tables say an error costs) or probability.")]
 DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")]
 Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Column to ignore; may be repeated.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON, for programs.")]
@@ -57,7 +55,7 @@ def suggest(
     target: Target = None,
     k: K = 3,
     model: Network = "default",
-    ranking: Ranking = "prudent",
+    ranking: Ranking = "expected-loss",
     drop_missing: DropMissing = False,
     exclude: Exclude = None,
     as_json: AsJson = False,
@@ -147,7 +145,7 @@ def fit(
     deadline: Deadline = None,
     rows: Annotated[bool, typer.Option("--rows/--no-rows", help="Keep the rows, which predictions need.")] = True,
     model: Network = "default",
-    ranking: Ranking = "prudent",
+    ranking: Ranking = "expected-loss",
     drop_missing: DropMissing = False,
     exclude: Exclude = None,
     seed: Seed = 0,
@@ -193,7 +191,7 @@ def report(
     effort: Effort = "normal",
     deadline: Deadline = None,
     model: Network = "default",
-    ranking: Ranking = "prudent",
+    ranking: Ranking = "expected-loss",
     drop_missing: DropMissing = False,
     exclude: Exclude = None,
     seed: Seed = 0,

@@ -4,11 +4,32 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from kitt.errors import InvalidInputError
 from kitt.language.priors import preset
+
+
+@dataclass(frozen=True)
+class StartsConfig:
+    """How starting values are read off a table; comments as in `FitConfig`."""
+
+    frequencies: int = 256  # of each column's spectrum, and more where columns are few: `kitt bench timeseries`
+    waves: int = 2048  # plane waves tried, for Cosine; unrecorded
+    refined_waves: int = 48  # of them, improved by Gauss-Newton steps: 12 tables of `kitt bench atlas`
+    wave_steps: int = 8
+    dense_columns: int = 2  # at most, for rows to lie so close that short lengthscales show: `kitt bench timeseries`
+    shortening: tuple[int, ...] = (1, 4, 16, 64)  # lengthscales tried there are so much shorter: the same
+    wave_lengthscale: float = 0.7  # at which Periodic is about a wave; unrecorded
+    decisive_bic: float = 10.0  # difference of BIC that leaves no doubt about a season (Kass & Raftery, 1995)
+    period_multiples: tuple[int, ...] = (
+        2,
+        3,
+        4,
+        5,
+        6,
+    )  # of the highest peak's, tried as its season: `bench timeseries`
 
 
 @dataclass(frozen=True)
@@ -40,6 +61,7 @@ class FitConfig:
     sign_changes: int = 0  # times that shifts change their sign and the optimisation goes on; unrecorded
     search_share: float = 0.5  # of the deadline, which the search may take; unrecorded
     comparison_share: float = 0.1  # of the deadline, for comparing a kernel that is perhaps not fitted; unrecorded
+    guesses: StartsConfig = field(default_factory=StartsConfig)
     # The curvature that BFGS begins with
     fisher_rows: int = 64  # from which it is estimated: `kitt bench fit`
     min_curvature: float = 0.1  # of any parameter: `kitt bench fit`
@@ -53,7 +75,7 @@ class FitConfig:
         ):
             if value not in allowed:
                 raise InvalidInputError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
-        free = ("objective", "prior", "method", "draws", "deadline", "sign_changes", "batch_steps")
+        free = ("objective", "prior", "method", "draws", "deadline", "sign_changes", "batch_steps", "guesses")
         for name in (f.name for f in fields(self) if f.name not in free):
             if not getattr(self, name) > 0:
                 raise InvalidInputError(f"{name} must be positive, got {getattr(self, name)}")
@@ -68,27 +90,6 @@ class FitConfig:
         if unknown := [name for name in options if name not in known]:
             raise InvalidInputError(f"no fit option is called {', '.join(unknown)}; the options are {', '.join(known)}")
         return replace(config or cls(), **options)
-
-
-@dataclass(frozen=True)
-class StartsConfig:
-    """How starting values are read off a table; comments as in `FitConfig`."""
-
-    frequencies: int = 256  # of each column's spectrum, and more where columns are few: `kitt bench timeseries`
-    waves: int = 2048  # plane waves tried, for Cosine; unrecorded
-    refined_waves: int = 48  # of them, improved by Gauss-Newton steps: 12 tables of `kitt bench atlas`
-    wave_steps: int = 8
-    dense_columns: int = 2  # at most, for rows to lie so close that short lengthscales show: `kitt bench timeseries`
-    shortening: tuple[int, ...] = (1, 4, 16, 64)  # lengthscales tried there are so much shorter: the same
-    wave_lengthscale: float = 0.7  # at which Periodic is about a wave; unrecorded
-    decisive_bic: float = 10.0  # difference of BIC that leaves no doubt about a season (Kass & Raftery, 1995)
-    period_multiples: tuple[int, ...] = (
-        2,
-        3,
-        4,
-        5,
-        6,
-    )  # of the highest peak's, tried as its season: `bench timeseries`
 
 
 class DeadlineError(Exception):

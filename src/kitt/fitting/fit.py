@@ -37,6 +37,7 @@ from kitt.table.scaling import IDENTITY, Warp
 FloatArray = NDArray[np.float64]
 RandomState = int | torch.Generator | None
 _ENTRIES = 2**22  # of the covariance between training rows and new ones, worked on at once
+_TRIAL_ROWS = 7000  # by which the time of a sparse posterior is measured
 _SPREAD_ROWS = 500  # on which the variance of each word is measured
 _FAR = 1e30  # standard deviations from which products of inputs overflow
 _LOG_2PI = math.log(2 * math.pi)
@@ -61,6 +62,7 @@ class FittedGP:
     warnings: tuple[str, ...] = ()
     warp: Warp = IDENTITY  # transform of the standardised target, to which y and everything on its scale refers
     stored_noise: NoiseModel | None = None  # noise model of a file, which is not fitted again
+    stored_loo: LeaveOneOut | None = None  # predictions of left-out rows by fits without them (`fitting.folds`)
 
     @property
     def expression(self) -> Expression:
@@ -100,6 +102,8 @@ class FittedGP:
     @cached_property
     def loo(self) -> LeaveOneOut:
         """Every row predicted from all the others; by a sparse model, with the inducing points kept."""
+        if self.stored_loo is not None:
+            return self.stored_loo
         if isinstance(self.posterior, SparsePosterior):
             return self.posterior.leave_one_out(self.X, self.y)
         return leave_one_out(self.posterior, self.y)
@@ -371,21 +375,44 @@ def _fit(
     return model
 
 
-def on_all_rows(model: FittedGP, table: Table, inducing: int, seed: int) -> FittedGP:
-    """A GP that was fitted to some of the rows, with a sparse posterior on all of them."""
+def on_all_rows(model: FittedGP, table: Table, inducing: int, seed: int, seconds: float = math.inf) -> FittedGP:
+    """A GP that was fitted to some of the rows, with a sparse posterior on all of them, or on as many as time allows."""
+    began = time.monotonic()
     kernel, theta = model.fitted_kernel.kernel, model.fitted_kernel.theta
-    X, y = table.X, torch.from_numpy(model.warp.forward(table.y.numpy()))
-    Z = choose_inducing(kernel, theta, X, inducing, torch.Generator().manual_seed(seed))
+    generator = torch.Generator().manual_seed(seed)
+    Z = choose_inducing(kernel, theta, table.X, inducing, generator)
+    rows = table
+    if seconds < math.inf and len(table.y) > _TRIAL_ROWS:
+        trial = time.monotonic()
+        SparsePosterior.fit(kernel, theta, table.X[:_TRIAL_ROWS], table.y[:_TRIAL_ROWS], Z)
+        now = time.monotonic()
+        rows = table.rows(max(_TRIAL_ROWS, int(_TRIAL_ROWS * (began + seconds - now) / (now - trial))), generator)
+    y = torch.from_numpy(model.warp.forward(rows.y.numpy()))
+    on = f"{len(y)} of them" if len(y) < len(table.y) else "all of them"
     note = (
-        f"parameters and weights from {model.rows} of {len(y)} rows; the posterior on all rows is sparse, with {len(Z)} "
-        "inducing points, and the likelihood its variational bound"
+        f"parameters and weights from {model.rows} of {len(table.y)} rows; the posterior on {on} is sparse, with {len(Z)} "
+        f"inducing points, and the likelihood its variational bound{'; the deadline left no time for more' * (on[0] != 'a')}"
     )
-    return replace(model, X=X, y=y, inducing=Z, stored_noise=model.noise_model, warnings=(*model.warnings, note))
+    new = replace(model, X=rows.X, y=y, inducing=Z, stored_noise=model.noise_model, warnings=(*model.warnings, note))
+    _ = new.posterior
+    return new
 
 
 def _searched(expression: Expression) -> tuple[Word, ...]:
     """In the order of the search: noise starts from the fit without it."""
     return (*expression.signal, *(word for word in expression if word.is_noise))
+
+
+def start_of(fitted: FittedKernel) -> Tensor:
+    """The flat parameters of a fitted kernel as a start for fitting its expression again."""
+    order = [fitted.expression.words.index(word) for word in _searched(fitted.expression)]
+    return _reordered(fitted.kernel, fitted.theta, order)
+
+
+def _reordered(kernel: Kernel, theta: Tensor, order: list[int]) -> Tensor:
+    """The flat parameters of a sum for another order of its words; the noise stays last."""
+    parts = [torch.cat([theta[s.slice] for s in kernel.slots if s.word == i] or [theta[:0]]) for i in order]
+    return torch.cat([*parts, theta[-1:]])
 
 
 def _ordered(kernel: Kernel, theta: Tensor, X: Tensor) -> tuple[Kernel, Tensor]:
@@ -396,9 +423,8 @@ def _ordered(kernel: Kernel, theta: Tensor, X: Tensor) -> tuple[Kernel, Tensor]:
     for i, term in zip(signal, kernel.terms(theta, X), strict=True):
         spread[i] -= term.matrix(term, same=True).mean()
     order = spread.argsort(descending=True, stable=True).tolist()
-    parts = [torch.cat([theta[s.slice] for s in kernel.slots if s.word == i] or [theta[:0]]) for i in order]
     words = tuple(kernel.expression.words[i] for i in order)
-    return Kernel(Expression(words), kernel.dims), torch.cat([*parts, theta[-1:]])
+    return Kernel(Expression(words), kernel.dims), _reordered(kernel, theta, order)
 
 
 def _warnings(

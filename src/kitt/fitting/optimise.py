@@ -144,7 +144,9 @@ class CoarseSolutions:
         if self._profile_of is not None:
             return self._profile_of.profile(budget)
         if self._profile is None:
-            crude = Profile.of(self.table.X, self.table.y, self.table.shortest, self.generator("profile"))
+            crude = Profile.of(
+                self.table.X, self.table.y, self.table.shortest, self.generator("profile"), self.config.guesses
+            )
             word, kernel = _REFERENCE.words[0], Kernel(_REFERENCE, self.table.X.shape[1])
             values = kernel.unflatten(self._climb(_REFERENCE, first(word, crude), budget, self.few)[0])
             lengthscale, detail = values["Matern52[0].lengthscale"].clamp(0.05, 50.0), None

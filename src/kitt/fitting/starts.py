@@ -20,8 +20,8 @@ from kitt.language.grammar import Expression, Primitive, Word
 from kitt.language.kernels import Kernel, Slot
 from kitt.language.priors import Cauchy, Context, Distribution, Parameter, Preset
 
+DEFAULT = StartsConfig()
 Factor = dict[Parameter, Tensor]  # constrained values (D,) of one factor of a word
-STARTS = StartsConfig()
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,14 @@ class FlatPrior:
 class Spectrum:
     """Periods and waves that a target shows along the columns, computed when a word first asks for them."""
 
-    def __init__(self, X: Tensor, y: Tensor, shortest: Tensor, generator: torch.Generator) -> None:
-        self.X, self.y, self.shortest, self._generator = X, y, shortest, generator
+    def __init__(
+        self, X: Tensor, y: Tensor, shortest: Tensor, generator: torch.Generator, config: StartsConfig = DEFAULT
+    ) -> None:
+        self.X, self.y, self.shortest, self.config, self._generator = X, y, shortest, config, generator
 
     @cached_property
     def _peaks(self) -> tuple[Tensor, Tensor]:
-        return _spectrum(self.X, self._rest, self.shortest)
+        return _spectrum(self.X, self._rest, self.shortest, self.config)
 
     @cached_property
     def _rest(self) -> Tensor:
@@ -87,15 +89,15 @@ class Spectrum:
     def season(self) -> float:
         """The period of that column, of which its peak may be a harmonic."""
         peak = float(self.periods[self.strongest])
-        is_dense = self.X.shape[1] <= STARTS.dense_columns
-        return _season(self.X[:, self.strongest], self._rest, peak) if is_dense else peak
+        is_dense = self.X.shape[1] <= self.config.dense_columns
+        return _season(self.X[:, self.strongest], self._rest, peak, self.config) if is_dense else peak
 
     @cached_property
     def waves(self) -> Tensor:
         """(W, D) frequencies of the strongest plane waves in the target, and in what a linear trend leaves of it."""
         frequency = self._peaks[1]
         targets = (self.y, _regression([self.X], self.y)[1])
-        return torch.cat([_plane_waves(self.X, r, frequency, self._generator)[:2] for r in targets])
+        return torch.cat([_plane_waves(self.X, r, frequency, self._generator, self.config)[:2] for r in targets])
 
 
 @dataclass(frozen=True)
@@ -114,10 +116,17 @@ class Profile:
     @property
     def is_dense(self) -> bool:
         """Of so few columns that rows lie close together, and what is short or comes again can be told."""
-        return self.X.shape[1] <= STARTS.dense_columns
+        return self.X.shape[1] <= self.spectrum.config.dense_columns
 
     @classmethod
-    def of(cls, X: Tensor, y: Tensor, shortest: Tensor, generator: torch.Generator) -> Profile:
+    def of(
+        cls,
+        X: Tensor,
+        y: Tensor,
+        shortest: Tensor,
+        generator: torch.Generator,
+        config: StartsConfig = DEFAULT,
+    ) -> Profile:
         """Crude: a lengthscale of the size of the table. `refined` knows better."""
         D = X.shape[1]
         beta, residual = _regression([X], y)
@@ -129,7 +138,7 @@ class Profile:
             noise=_neighbour_noise(X, y),
             slope=beta[:-1] ** 2 + 1e-3,
             growth=_correlation(X, residual.abs()),
-            spectrum=Spectrum(X, y, shortest, generator),
+            spectrum=Spectrum(X, y, shortest, generator, config),
         )
 
     def refined(self, lengthscale: Tensor, variance: float, noise: float, detail: Tensor | None) -> Profile:
@@ -160,10 +169,10 @@ def _correlation(X: Tensor, r: Tensor) -> Tensor:
     return (centred.mT @ r) / (centred.norm(dim=0) * r.norm()).clamp_min(1e-12)
 
 
-def _spectrum(X: Tensor, r: Tensor, shortest: Tensor) -> tuple[Tensor, Tensor]:
+def _spectrum(X: Tensor, r: Tensor, shortest: Tensor, config: StartsConfig) -> tuple[Tensor, Tensor]:
     """Highest power of each column and its frequency, from 1.5 waves over the range up to the shortest period."""
     D, span = X.shape[1], (X.amax(0) - X.amin(0)).clamp_min(1e-6)
-    cycles = 1.5 + 0.5 * torch.arange(STARTS.frequencies * max(1, 4 // D), dtype=X.dtype)
+    cycles = 1.5 + 0.5 * torch.arange(config.frequencies * max(1, 4 // D), dtype=X.dtype)
     power = _power(X / span, r, cycles.expand(D, -1))
     power = power.masked_fill(cycles > (span / shortest).clamp_min(1.5)[:, None], 0.0)
     near = cycles[power.argmax(1), None] + torch.linspace(-0.5, 0.5, 21, dtype=X.dtype)
@@ -177,7 +186,7 @@ def _power(X: Tensor, r: Tensor, frequency: Tensor) -> Tensor:
     return (phase.cos() @ r).square() + (phase.sin() @ r).square()
 
 
-def _season(x: Tensor, r: Tensor, peak: float) -> float:
+def _season(x: Tensor, r: Tensor, peak: float, config: StartsConfig) -> float:
     """The period of the highest peak, or one of which that is a harmonic, as in months of which one is low every year.
 
     A multiple must earn its further waves by BIC, and more than waves between them would: else it is no season.
@@ -190,28 +199,28 @@ def _season(x: Tensor, r: Tensor, peak: float) -> float:
 
     whole = torch.tensor([1.0, 2.0], dtype=x.dtype)
     best, least = 1, cost(whole)
-    for multiple in (m for m in STARTS.period_multiples if 1.5 * m * peak < x.amax() - x.amin()):
+    for multiple in (m for m in config.period_multiples if 1.5 * m * peak < x.amax() - x.amin()):
         further = torch.tensor([k for k in range(1, 2 * multiple) if k != multiple], dtype=x.dtype)
         ours, *between = (cost(torch.cat([whole, (further + shift) / multiple])) for shift in (0.0, -0.5, 0.5))
-        if ours < min(least, *between) - STARTS.decisive_bic:
+        if ours < min(least, *between) - config.decisive_bic:
             best, least = multiple, ours
     return best * peak
 
 
-def _plane_waves(X: Tensor, r: Tensor, peaks: Tensor, generator: torch.Generator) -> Tensor:
+def _plane_waves(X: Tensor, r: Tensor, peaks: Tensor, generator: torch.Generator, config: StartsConfig) -> Tensor:
     """Frequencies (3, D) of the waves a cos(2π w·x) + b sin(2π w·x) that explain most of r.
 
     The best of random ones and one along each column are improved by Gauss-Newton steps, all at once.
     """
     D = X.shape[1]
-    w = torch.randn(STARTS.waves, D, generator=generator, dtype=X.dtype)
-    w *= torch.exp(torch.randn(STARTS.waves, 1, generator=generator, dtype=X.dtype)) * 0.3 / math.sqrt(D)
+    w = torch.randn(config.waves, D, generator=generator, dtype=X.dtype)
+    w *= torch.exp(torch.randn(config.waves, 1, generator=generator, dtype=X.dtype)) * 0.3 / math.sqrt(D)
     w = torch.cat([w, torch.diag(peaks)])
     phase = 2 * math.pi * (w @ X.mT)
     power = (phase.cos() @ r).square() + (phase.sin() @ r).square()
-    w = w[power.topk(min(STARTS.refined_waves, len(w))).indices]
+    w = w[power.topk(min(config.refined_waves, len(w))).indices]
     left, damping = _unexplained(w, X, r)[0], torch.full((len(w), 1), 0.1, dtype=X.dtype)
-    for _ in range(STARTS.wave_steps):
+    for _ in range(config.wave_steps):
         there = w + _wave_step(w, X, r, damping)
         after = _unexplained(there, X, r)[0]
         better = after < left
@@ -273,7 +282,7 @@ def _periodic(profile: Profile) -> Iterator[tuple[bool, Factor]]:
     long, smooth = torch.full_like(shown.periods, 8.0), profile.lengthscale * math.pi / 8.0
     peak, season = long.clone(), long.clone()
     peak[shown.strongest], season[shown.strongest] = shown.periods[shown.strongest], shown.season
-    wave = STARTS.wave_lengthscale
+    wave = shown.config.wave_lengthscale
     shapes = [(p, torch.where(p == 8.0, smooth, smooth.clamp_min(wave))) for p in (long, peak, shown.periods)]
     if (multiple := shown.season / float(peak[shown.strongest])) > 1.5:  # with as much detail as its harmonic has
         shapes.append((season, torch.where(season == 8.0, smooth, wave / multiple)))
@@ -330,12 +339,12 @@ def first(word: Word, profile: Profile) -> Tensor:
 
 def shortened(word: Word, crude: Profile) -> Tensor:
     """Starts for a word alone whose lengthscales are shorter and shorter."""
-    return torch.cat([first(word, crude.widened(1 / factor)) for factor in STARTS.shortening])
+    return torch.cat([first(word, crude.widened(1 / factor)) for factor in crude.spectrum.config.shortening])
 
 
 def extended(head: Tensor, word: Word, profile: Profile, residual: Tensor, generator: torch.Generator) -> Tensor:
     """Starts for a sum whose words but the last are solved by `head`: the last as the residual suggests, (S, P)."""
-    left = Profile.of(profile.X, residual, profile.spectrum.shortest, generator)
+    left = Profile.of(profile.X, residual, profile.spectrum.shortest, generator, profile.spectrum.config)
     left = left.refined(profile.lengthscale, profile.variance, profile.noise, profile.detail)
     s2 = float(Parameter.NOISE.constrain(head[-1]))
     rows = []

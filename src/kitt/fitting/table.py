@@ -27,12 +27,12 @@ class Table:
     warp: Warp = IDENTITY  # transform of the standardised target that has given y
 
     @classmethod
-    def of(cls, data: Dataset | Table | tuple[ArrayLike, ArrayLike]) -> Table:
-        """A Dataset is standardised here; a pair (X, y) of arrays is taken as it is."""
+    def of(cls, data: Dataset | Table | tuple[ArrayLike, ArrayLike], standardiser: Standardiser | None = None) -> Table:
+        """A Dataset is standardised here, by its own rows or as it was before; a pair (X, y) of arrays is taken as it is."""
         if isinstance(data, Table):
             return data
         if isinstance(data, Dataset):
-            s = Standardiser.fit(data.X, data.y)
+            s = standardiser or Standardiser.fit(data.X, data.y)
             X, y = torch.tensor(s.transform_x(data.X)), torch.tensor(s.transform_y(data.y))
             return cls(X, y, _shortest(X), tuple(data.names), data.target, s)
         X, y = (torch.as_tensor(np.array(part, dtype=np.float64)) for part in data)

@@ -19,7 +19,7 @@ from kitt.errors import InvalidInputError
 from kitt.lab.examples import LOSS_CAP, Examples
 from kitt.language.grammar import WORDS
 from kitt.network.advice import AdviceConfig, AdviceHead
-from kitt.network.ranking import cover
+from kitt.network.ranking import rank, trusted
 
 V = len(WORDS)
 
@@ -149,8 +149,11 @@ def cross_validate(
         head = learn(select(examples, fold != number), config)
         for i in np.flatnonzero(fold == number):
             scenarios = head.scenarios(examples.features[i : i + 1], examples.multi_hot[i])[0]
-            expected[i] = scenarios[:, :V].mean(0)
-            chosen[i] = torch.tensor(cover(scenarios[:, :V].double(), k, V))
+            probability = examples.log_probabilities[i].softmax(0)
+            words = trusted(scenarios[:, :V], probability)
+            expected[i] = words.mean(0)
+            likeliest_first = probability.argsort(descending=True)
+            chosen[i] = likeliest_first[rank(words[:, likeliest_first].double(), k)]
             there = examples.multi_hot[i, V:].any(-1)
             sums[i, there] = scenarios[:, V:].mean(0)[there]
     return Advice(expected, chosen, sums)

@@ -1,4 +1,4 @@
-"""From a training run to a checkpoint that can be trusted: calibrated probabilities, a limit of strangeness, a cost table.
+"""From a training run to a checkpoint that can be trusted: calibrated probabilities, a limit of strangeness, advice.
 
 What is added to the network's weights is small and measured on fresh draws from the mixture it was trained on.
 """
@@ -14,29 +14,43 @@ import torch.nn.functional as F  # noqa: N812
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from kitt.lab import corpus
+from kitt.lab.advice import learn_head
+from kitt.lab.examples import read_examples
 from kitt.lab.simulate import Batch
 from kitt.lab.train import RunFolder, TrainConfig, draw_batch
 from kitt.lab.train.validate import network_captions
+from kitt.network.advice import to_tensors
 from kitt.network.checkpoint import LoadedModel, load, save
 from kitt.network.network import StemEncoder, teacher_forcing
 
 
-def calibrate_run(run: Path, out: Path, costs: Path | None = None, *, batches: int = 60, seed: int = 77_000) -> Path:
-    """Write the checkpoint of the training run in folder `run` to `out`, with all that captioning wants to know."""
-    folder = RunFolder(run)
-    loaded = load(folder.checkpoint)
-    config = TrainConfig.from_dict(json.loads(folder.load_state()["config"]))
-    tensors = dict(loaded.tensors)
-    extra = loaded.facts.extra | calibrate(loaded, fresh(config, batches, seed))
-    if costs is not None:
-        tensors |= learn_costs(replace_extra(loaded, extra), costs)
-    facts = replace(loaded.facts, name=out.stem, extra=extra)
-    return save(out, loaded.model, facts, tensors=tensors, half=True)
+def calibrate_run(
+    run: Path, out: Path, losses: tuple[Path, Path] | None = None, *, batches: int = 60, seed: int = 77_000
+) -> Path:
+    """Write the checkpoint of the training run in folder `run` to `out`, with all that captioning wants to know.
+
+    A checkpoint in place of a run keeps its calibration. `losses` are the folders of a corpus of losses (`kitt bench
+    losses`) and of the tables that it was made from.
+    """
+    loaded = load(RunFolder(run).checkpoint if run.is_dir() else run)
+    extra = dict(loaded.facts.extra)
+    if run.is_dir():
+        config = TrainConfig.from_dict(json.loads(RunFolder(run).load_state()["config"]))
+        extra |= calibrate(loaded, fresh(config, batches, seed))
+    save(out, loaded.model, replace(loaded.facts, name=out.stem, extra=extra), half=True)
+    if losses is not None:
+        add_advice(out, *losses)
+    return out
 
 
-def replace_extra(loaded: LoadedModel, extra: dict) -> LoadedModel:
-    return LoadedModel(loaded.model, replace(loaded.facts, extra=extra), loaded.tensors)
+def add_advice(checkpoint: Path, corpus: Path, data: Path) -> None:
+    """Learn from a corpus of losses on real tasks what each kernel costs, and add that to a checkpoint.
+
+    The weights of the checkpoint are those that captioning has, rounded to half precision.
+    """
+    loaded = load(checkpoint)
+    examples = read_examples(corpus, data, loaded)
+    save(checkpoint, loaded.model, loaded.facts, tensors=to_tensors(learn_head(examples)), half=True)
 
 
 def fresh(config: TrainConfig, batches: int, seed: int) -> list[Batch]:
@@ -76,17 +90,3 @@ def temperature(logits: Tensor, labels: Tensor) -> float:
         return float(F.cross_entropy(logits / torch.tensor(log_t).exp(), labels))
 
     return float(torch.tensor(minimize_scalar(loss, bounds=(-1.5, 1.5), method="bounded").x).exp())
-
-
-def learn_costs(loaded: LoadedModel, costs: Path) -> dict[str, Tensor]:
-    """What captioning knows of costs, from a network's own probabilities for the tables of `kitt bench costs`."""
-    scores, scale = corpus.read(costs), loaded.facts.extra.get("temperature", 1.0)
-    log_p, sizes = [], []
-    with torch.inference_mode():
-        for world, seed in scores:
-            X, y, n = corpus.table(world, seed)
-            log_p.append(loaded.model.classify(loaded.model.encode(X[None, :n], y[None, :n])))
-            sizes.append((n, X.shape[1]))
-    seen = (torch.cat(log_p) / scale).softmax(-1).double(), torch.tensor(sizes)
-    lost = corpus.regrets(torch.stack(list(scores.values())))
-    return {"costs": corpus.learn(*seen, lost).float(), "loss_residuals": corpus.loss_residuals(*seen, lost).float()}

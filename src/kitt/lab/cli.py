@@ -131,16 +131,21 @@ def _training_bar() -> Iterator[Callable[[Progress], None]]:
 
 @finish_app.command()
 def finish(
-    run: Annotated[Path, typer.Argument(help="Folder of a training run.")],
+    run: Annotated[Path, typer.Argument(help="Folder of a training run, or a checkpoint that is calibrated already.")],
     out: Annotated[Path, typer.Option(help="Checkpoint to write.")],
-    costs: Annotated[
-        Path | None, typer.Option(help="Lines of `kitt bench costs`: what each word loses on simulated tables.")
+    losses: Annotated[
+        Path | None, typer.Option(help="Folder of `kitt bench losses`: what each kernel loses on real tables.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of the tables that those losses come from; without it, KITT_DATA_DIR.")
     ] = None,
 ) -> None:
     """Make a training run fit for use: calibrate its probabilities and learn what it costs to be wrong."""
+    from kitt.lab.bench.datasets import data_directory
     from kitt.lab.calibrate import calibrate_run
 
-    _print_facts(_facts(calibrate_run(run, out, costs)))
+    given = None if losses is None else (losses, data_directory(data, "table"))
+    _print_facts(_facts(calibrate_run(run, out, given)))
     console.print(f"in {out}", highlight=False, soft_wrap=True)
 
 

@@ -64,6 +64,11 @@ class Examples:
     def __len__(self) -> int:
         return len(self.tables)
 
+    @property
+    def log_probabilities(self) -> Tensor:
+        """Of the words (T, V): they are among the features."""
+        return self.features[:, -(len(WORDS) + 8) : -8]
+
     def folds(self, count: int = FOLDS) -> np.ndarray:
         """By the name of the table, so that no table is on both sides: (T,)."""
         return np.array([zlib.crc32(name.encode()) % count for name in self.tables])
@@ -140,9 +145,10 @@ def stacking_weights(log_density: FloatArray, config: DesignConfig) -> FloatArra
 
 
 def read_examples(
-    corpus: Path, data: Path, loaded: LoadedModel, cache: Path, report: Callable[[int, int], None] | None = None
+    corpus: Path, data: Path, loaded: LoadedModel, report: Callable[[int, int], None] | None = None
 ) -> Examples:
-    """Of all tasks that the corpus holds now. What was computed before with this network is in the file `cache`."""
+    """Of all tasks that the corpus holds now. What was computed before with this network is in a file beside them."""
+    cache = corpus / f".examples-{_fingerprint(loaded):08x}.npz"
     known = _read_cache(cache)
     paths = files(corpus)
     missing = [path for path in paths if int(path.stem) not in known]
@@ -153,6 +159,14 @@ def read_examples(
         if done % 500 == 0 or done == len(missing):
             _write_cache(cache, known)
     return _together({seed: known[seed] for seed in (int(path.stem) for path in paths)})
+
+
+def _fingerprint(loaded: LoadedModel) -> int:
+    """Tells a network from every other one: what was computed with other weights is of no use."""
+    checksum = 0
+    for value in loaded.model.state_dict().values():
+        checksum = zlib.crc32(value.numpy().tobytes(), checksum)
+    return checksum
 
 
 def _example(record: Record, data: Path, loaded: LoadedModel) -> dict[str, np.ndarray]:

@@ -46,7 +46,7 @@ class Record:
         try:
             with np.load(path, allow_pickle=False) as file:
                 z = {key: file[key] for key in file.files}
-            task = Task(str(z["name"]), int(z["target"]), z["cols"], z["tr"], z["te"])
+            task = Task(str(z["name"]), int(z["target"]), z["cols"], z["tr"], z["te"], bool(z.get("shuffled", False)))
             names = ("loo_mean", "loo_var", "mean", "var", "lml", "size", "y", "yt")
             floats = (z[key].astype(np.float64) for key in names)
             return cls(int(path.stem), task, tuple(map(str, z["expr"])), *floats)
@@ -125,6 +125,7 @@ def _arrays(task: Task, fits: list[QuickFit]) -> dict[str, Any]:
         "cols": task.columns,
         "tr": task.train,
         "te": task.test,
+        "shuffled": task.is_shuffled,
         "expr": np.array([str(fit.expression) for fit in fits]),
         "loo_mean": rows("loo_mean"),
         "loo_var": rows("loo_variance"),

@@ -1,6 +1,7 @@
-"""Real tasks, thousands of them: any numeric column of a table can be the target, of some rows, given some other columns.
+"""Tasks, thousands of them: any numeric column of a real table can be the target, of some rows, given some other columns.
 
-A task is a function of a folder of CSV files and a seed.
+A task is a function of a folder of CSV files and a seed. A few have a shuffled target, so that there is nothing to be seen,
+and a few are simulated, so that a kernel is what the network says it is.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from kitt.errors import InvalidInputError
+from kitt.lab.simulate import simulate, world_data
 from kitt.lab.world import read_numbers
 from kitt.table.scaling import FloatArray, Standardiser
 
@@ -30,10 +33,14 @@ class TaskConfig:
     rows: tuple[int, int] = (50, 260)  # for training, log-uniform; at most two thirds of a table
     test_rows: int = 120
     min_levels: int = 10  # distinct values of the target
+    shuffled: float = 0.12  # share whose target is shuffled over the rows, so that nothing is to be seen
+    simulated: float = 0.15  # share of tasks that are drawn from kernels
+    simulated_columns: int = 8  # at most; a third of them have one
     same_rank: float = 0.9995  # correlation of ranks from which a column is the target under another name
 
 
 CONFIG = TaskConfig()
+_SIMULATED = "simulated-"  # begins the name of a table that is no file: rows, columns and a seed follow
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,7 @@ class Task:
     columns: Rows
     train: Rows
     test: Rows
+    is_shuffled: bool = False  # whether the target's values stand in other rows than the inputs'
 
 
 @dataclass(frozen=True)
@@ -66,13 +74,20 @@ def table_names(folder: str | Path) -> list[str]:
 
 @lru_cache(maxsize=512)
 def read_table(folder: str, name: str) -> FloatArray:
+    """The numbers of a file, or of a simulated table; the target is the last column."""
+    if name.startswith(_SIMULATED):
+        rows, columns, seed = map(int, name.removeprefix(_SIMULATED).split("-"))
+        drawn = simulate(world_data(folder), 1, rows, columns, torch.Generator().manual_seed(seed))
+        return torch.cat([drawn.X[0], drawn.y[0, :, None]], 1).double().numpy()
     return read_numbers(Path(folder) / f"{name}.csv")
 
 
 def draw_task(folder: str | Path, seed: int, config: TaskConfig = CONFIG) -> Task | None:
     """The task of a seed; None if its target has few levels, or a column is the target under another name."""
-    rng = np.random.default_rng(seed)
     names = table_names(folder)
+    if np.random.default_rng([seed, 2]).random() < config.simulated:
+        return _simulated_task(seed, config)
+    rng = np.random.default_rng(seed)
     name = names[rng.integers(len(names))]
     table = read_table(str(folder), name)
     n, width = table.shape
@@ -89,8 +104,17 @@ def draw_task(folder: str | Path, seed: int, config: TaskConfig = CONFIG) -> Tas
     order = rng.permutation(n)
     train, test = order[:rows], order[rows : rows + config.test_rows]
     kept = [j for j in columns[: config.max_columns] if _varies(table[train, j])]
-    task = Task(name, target, np.array(kept, dtype=np.int64), train, test)
+    task = Task(name, target, np.array(kept, dtype=np.int64), train, test, bool(rng.random() < config.shuffled))
     return task if kept and _is_worthwhile(task, table[train], config) else None
+
+
+def _simulated_task(seed: int, config: TaskConfig) -> Task:
+    rng = np.random.default_rng([seed, 3])
+    columns = 1 if rng.random() < 1 / 3 else int(rng.integers(2, config.simulated_columns + 1))
+    rows = round(math.exp(rng.uniform(*np.log(config.rows))))
+    order = rng.permutation(rows + config.test_rows)
+    name = f"{_SIMULATED}{len(order)}-{columns}-{seed}"
+    return Task(name, columns, np.arange(columns), order[:rows], order[rows:])
 
 
 def _varies(x: FloatArray) -> bool:
@@ -114,6 +138,8 @@ def _is_worthwhile(task: Task, values: FloatArray, config: TaskConfig) -> bool:
 def data_of(folder: str | Path, task: Task) -> TaskData:
     table = read_table(str(folder), task.table)
     X, y = table[:, task.columns], table[:, task.target]
+    if task.is_shuffled:
+        y = y[np.random.default_rng(int(task.train[0])).permutation(len(y))]
     scale = Standardiser.fit(X[task.train], y[task.train])
     train, test = ((scale.transform_x(X[rows]), scale.transform_y(y[rows])) for rows in (task.train, task.test))
     return TaskData(*train, *test)

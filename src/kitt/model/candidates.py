@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from kitt.language.grammar import Expression, Word, parse
 
@@ -26,16 +26,48 @@ class Effort:
     plain: int  # plain kernels
     growth: int  # words that may be added, each proposed by the network for what the best kernel leaves
     growth_rows: int  # from which on words are added
-    thorough_search: bool = False  # whether every fit starts from many draws
+    search: Mapping[str, Any] = field(default_factory=dict)  # fields of `FitConfig` that differ from the usual ones
+    folds_rows: int = 0  # up to which weights come from folds, fitted again, instead of leave-one-out
 
 
+QUICK_SEARCH: Mapping[str, Any] = {  # 40 tables of `kitt bench atlas`: an eighth less CPU, the same density
+    "draws": 8,
+    "batch_steps": 3,
+    "tolerance": 0.15,
+    "patience": 2,
+}
+THOROUGH_SEARCH: Mapping[str, Any] = {  # many starts and late stopping: `kitt bench words` on UCI
+    "draws": 150,
+    "starts": 6,
+    "batch_steps": 10,
+    "trials": 3,
+    "sign_changes": 3,
+    "tolerance": 0.01,
+    "patience": 4,
+    "coarse_rows": 300,
+}
 EFFORTS: Mapping[str, Effort] = {
-    "quick": Effort(verified=1, kept=1, changing_noise=False, warped=1, plain=1, growth=0, growth_rows=0),
+    "quick": Effort(
+        verified=1, kept=1, changing_noise=False, warped=1, plain=1, growth=0, growth_rows=0, search=QUICK_SEARCH
+    ),
     "normal": Effort(verified=3, kept=1, changing_noise=True, warped=1, plain=2, growth=1, growth_rows=300),
     "thorough": Effort(
-        verified=3, kept=3, changing_noise=True, warped=2, plain=2, growth=3, growth_rows=0, thorough_search=True
+        verified=3,
+        kept=3,
+        changing_noise=True,
+        warped=2,
+        plain=2,
+        growth=3,
+        growth_rows=0,
+        search=THOROUGH_SEARCH,
+        folds_rows=500,
     ),
 }
+
+
+def prior_of(is_plain: bool) -> str:
+    """The name of the prior that a plain kernel, or another, is fitted with."""
+    return "botorch" if is_plain else "default"
 
 
 @dataclass(frozen=True)
@@ -67,7 +99,7 @@ def candidates(
     if effort.changing_noise:
         named += [Candidate(e) for e in map(with_changing_noise, signal) if e not in signal]
     warped = [Candidate(e, warped=True) for e in signal[: effort.warped]]
-    plain = [Candidate(e, prior="botorch") for e in PLAIN[: effort.plain]]
+    plain = [Candidate(e, prior=prior_of(True)) for e in PLAIN[: effort.plain]]
     return tuple(dict.fromkeys([*named, *warped, *plain, Candidate(NO_SIGNAL)]))
 
 

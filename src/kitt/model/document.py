@@ -24,8 +24,10 @@ from kitt.errors import CheckpointError, InvalidInputError, KittError
 from kitt.files import check_format, check_schema, load_document, read_schema, write_text
 from kitt.fitting.fit import FittedGP
 from kitt.fitting.noise import NoiseModel
+from kitt.fitting.table import Table
 from kitt.language import fitted_kernel
 from kitt.language.fitted_kernel import FittedKernel
+from kitt.model.evidence import Evidence, EvidenceConfig, Progress, gather
 from kitt.model.mixture import Component, Mixture, heaviest
 from kitt.model.predictive import Tail
 from kitt.table.dataset import Dataset, Encoding
@@ -115,6 +117,17 @@ class Model:
             return mean, std
         with np.errstate(over="ignore"):  # beside the largest floats
             return s.inverse_mean(mean), np.minimum(std * s.y_scale, np.finfo(np.float64).max)
+
+    def evidence(self, progress: Progress | None = None, config: EvidenceConfig | None = None) -> Evidence:
+        """How well it predicts rows of its table that no parameter has seen; gathered when first asked for."""
+        found: dict[EvidenceConfig, Evidence] = self.__dict__.setdefault("_evidence", {})
+        c = config or EvidenceConfig()
+        if c not in found:
+            mixture, rows = self.mixture, self.rows
+            assert rows is not None
+            s = self.kernels[0].standardiser
+            found[c] = gather(mixture, self.is_plain, Table.of(rows, s), progress, c)
+        return found[c]
 
     def covariance(self, table: Any, noisy: bool = True) -> FloatArray:
         return self.mixture.covariance(self._inputs(table), noisy)

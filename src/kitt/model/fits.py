@@ -5,34 +5,31 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from kitt.errors import FitError
 from kitt.fitting import fit
 from kitt.fitting.config import FitConfig
 from kitt.fitting.fit import Failure, FittedGP, Fitter
+from kitt.fitting.folds import FoldsConfig, with_folds
 from kitt.fitting.table import Table
 from kitt.language.grammar import Expression
-from kitt.model.candidates import EFFORTS, Candidate, candidates, longer
+from kitt.model.candidates import EFFORTS, Candidate, Effort, candidates, longer, prior_of
 from kitt.model.mixture import Mixture
 from kitt.model.options import Options
+from kitt.network.caption import Caption
 
 Progress = Callable[[str, float], None]  # what is being done, and the share that is done
 Propose = Callable[[Table], list[Expression]]  # what the network says about a table
 
-THOROUGH_SEARCH: dict[str, Any] = {  # many starts and late stopping: `kitt bench words` on UCI
-    "draws": 150,
-    "starts": 6,
-    "batch_steps": 10,
-    "trials": 3,
-    "sign_changes": 3,
-    "tolerance": 0.01,
-    "patience": 4,
-    "coarse_rows": 300,
-}
+WEIGHT_FOLDS = FoldsConfig(folds=5)  # pipeline.md, 5
+MANY_COLUMNS = 0.2  # for each row, from which weights come from folds, up to so many rows:
+MANY_COLUMNS_ROWS = 1000  # 300 rows of 100 columns (tests/test_quality.py)
 
 
 @dataclass
@@ -46,16 +43,26 @@ class Fits:
 
 
 def fit_candidates(
-    table: Table, captions: Sequence[Expression], options: Options, progress: Progress, propose: Propose
+    table: Table,
+    captions: Sequence[Caption],
+    options: Options,
+    progress: Progress,
+    propose: Propose,
+    end: float = math.inf,
 ) -> Fits:
-    """Verify the captions, fit the candidates that follow, and grow the best kernel where that pays."""
+    """Verify the captions, fit the candidates that follow, and grow the best kernel where that pays.
+
+    A caption is verified by what a few hundred rows say for it, less the loss that the network expects of it. What is not
+    fitted by `end`, of `time.monotonic`, is left out, but for the first candidate.
+    """
     effort, fits = EFFORTS[options.effort], Fits()
-    bench = _Fitters(table, options)
+    bench = _Fitters(table, options, end)
     if effort.verified > 1:
-        for expression in captions[: effort.verified]:
-            progress(f"comparing {expression}", 0.1)
-            fits.verified[expression] = bench.named.coarse_score(expression)
-    chosen = candidates(captions, fits.verified, effort)
+        for caption in captions[: effort.verified]:
+            progress(f"comparing {caption.expression}", 0.1)
+            expected = len(table.y) * (caption.expected_loss or 0.0)
+            fits.verified[caption.expression] = bench.named.coarse_score(caption.expression) - expected
+    chosen = candidates([c.expression for c in captions], fits.verified, effort)
     for i, candidate in enumerate(chosen):
         progress(f"fitting {candidate}", 0.2 + 0.8 * i / len(chosen))
         _attempt(bench, candidate, fits)
@@ -64,7 +71,23 @@ def fit_candidates(
     progress("averaging", 1.0)
     if not fits.models:
         raise FitError("no kernel could be fitted: " + "; ".join(map(str, fits.failures)))
+    if _needs_folds(table, effort):
+        _leave_out_folds(bench, fits)
     return fits
+
+
+def _needs_folds(table: Table, effort: Effort) -> bool:
+    """Whether leave-one-out at the fitted parameters would mislead the weights: so many columns are there for few rows."""
+    n, d = table.X.shape
+    return n <= (MANY_COLUMNS_ROWS if d > MANY_COLUMNS * n else effort.folds_rows)
+
+
+def _leave_out_folds(bench: _Fitters, fits: Fits) -> None:
+    for k, (model, is_plain) in enumerate(zip(fits.models, fits.is_plain, strict=True)):
+        if time.monotonic() > bench.end:
+            return
+        with suppress(FitError):
+            fits.models[k] = with_folds(model, bench.table, prior_of(is_plain), WEIGHT_FOLDS)
 
 
 def rows_to_fit(table: Table, options: Options) -> Table:
@@ -75,27 +98,28 @@ def rows_to_fit(table: Table, options: Options) -> Table:
     return table.rows(config.subset_rows, torch.Generator().manual_seed(options.random_state))
 
 
-def on_all_rows(mixture: Mixture, table: Table, fits: Fits, options: Options) -> Mixture:
-    """The same mixture with the models that count, and those they are compared with, conditioned on all rows."""
+def on_all_rows(mixture: Mixture, table: Table, options: Options, end: float = math.inf) -> Mixture:
+    """The same mixture with the models that count conditioned on all rows, or on as many as time allows."""
     if mixture.models[0].rows == len(table.y):
         return mixture
     config = FitConfig.of(None, dict(options.fit_options or {}))
-    models = [
-        fit.on_all_rows(model, table, config.inducing, options.random_state) if w > 0 or plain else model
-        for model, w, plain in zip(mixture.models, mixture.weights, fits.is_plain, strict=True)
-    ]
+    models, left = list(mixture.models), int((mixture.weights > 0).sum())
+    for k in np.argsort(-mixture.weights)[:left].tolist():
+        seconds = max(0.0, end - time.monotonic()) / left
+        models[k] = fit.on_all_rows(models[k], table, config.inducing, options.random_state, seconds)
+        left -= 1
     return replace(mixture, models=tuple(models))
 
 
 class _Fitters:
     """A fitter for each prior and each scale of the target, made when it is first needed; they share what they can."""
 
-    def __init__(self, table: Table, options: Options) -> None:
+    def __init__(self, table: Table, options: Options, end: float) -> None:
         self.table, self.warped_table = table, table.warped() if options.warp else None
-        search = THOROUGH_SEARCH if EFFORTS[options.effort].thorough_search else {}
+        search = EFFORTS[options.effort].search
         self._settings: dict[str, Any] = {"objective": options.objective, **search, **(options.fit_options or {})}
         self._seed = options.random_state
-        self.end = math.inf if options.deadline is None else time.monotonic() + options.deadline
+        self.end = end
         self.named = self._fitter(table, "default")
         self.plain = self._fitter(table, "botorch")
         self.plain.coarse.share_profile(self.named.coarse)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, get_args
 
 from kitt.errors import InvalidInputError
+from kitt.fitting.config import FitConfig
 from kitt.model.candidates import EFFORTS
 from kitt.model.weights import Weighting
 
@@ -19,7 +22,7 @@ class Options:
     model: str = "default"  # checkpoint
     head: str = "decoder"
     search: str = "beam"
-    ranking: str = "prudent"
+    ranking: str = "expected-loss"
     effort: str = "normal"  # how much is fitted: quick, normal or thorough
     weights: Weighting = "stacking"
     warp: bool = True  # also fit a transform of the target, where that looks better
@@ -49,3 +52,19 @@ class Options:
     def of_captions(self) -> dict[str, Any]:
         """The options of `kitt.caption`, but for their number."""
         return {name: getattr(self, name) for name in ("model", "head", "search", "ranking", "random_state")}
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """When the fits must have ended, and when the whole call, by `time.monotonic`."""
+
+    of_fits: float = math.inf
+    of_all: float = math.inf
+
+    @classmethod
+    def of(cls, seconds: float | None, rows: int) -> Deadline:
+        """A deadline that counts from now; of a large table, a good part is for its many rows."""
+        if seconds is None:
+            return cls()
+        now, share = time.monotonic(), 0.55 if rows > FitConfig.exact_rows else 0.9
+        return cls(now + share * seconds, now + seconds)

@@ -1,9 +1,8 @@
 """Table -> ranked captions with probabilities (paper, Inference, steps 1 to 4), in a tenth of a second, without fitting.
 
 The network encodes a table once; classifier, greedy decoding, sampling and beam search all read the same encodings. There
-are three rankings: `probability`, as in the paper; `expected-loss`, which chooses k captions such that the best of them
-probably loses little against the best word; and `prudent`, the default, which was best on real tables: the same with a
-penalty on improbable captions, and a first caption that is not too improbable.
+are two rankings: `probability`, as in the paper, and `expected-loss`, the default, which chooses k captions such that the
+best of them probably loses little against the best kernel.
 """
 
 from __future__ import annotations
@@ -19,11 +18,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kitt.errors import InvalidInputError
-from kitt.language.grammar import Expression
+from kitt.language.grammar import WORDS, Expression
+from kitt.network.advice import advice_features
 from kitt.network.checkpoint import LoadedModel, load
 from kitt.network.network import StemEncoder
 from kitt.network.ranking import DEFAULT as RANKING
-from kitt.network.ranking import RANKINGS, RankingConfig, loss_scenarios, rank
+from kitt.network.ranking import RANKINGS, RankingConfig, rank, trusted
 from kitt.table.scaling import FloatArray, Standardiser, centre_and_scale
 from kitt.threads import threads_for
 
@@ -39,7 +39,7 @@ class CaptionConfig:
     work: float = 0.7e6  # about what one subset may cost, N² (D + 6): a tenth of a second (`kitt bench latency`)
     min_points: int = 64
     max_points: int = 384  # `kitt bench latency`
-    beam: int = 24  # width of the beam; no benchmark is on record
+    beam: int = 34  # width of the beam: each single word is one of the captions
     samples: int = 60  # as in the paper's code
 
 
@@ -119,7 +119,7 @@ def caption(
     model: str | LoadedModel = "default",
     head: str = "decoder",
     search: str = "beam",
-    ranking: str = "prudent",
+    ranking: str = "expected-loss",
     random_state: int = 0,
     config: RankingConfig = RANKING,
 ) -> Captions:
@@ -139,9 +139,9 @@ def caption(
         The decoder says sums of up to three words, the classifier single words.
     search : {"beam", "greedy", "sample"}
         How the decoder's captions are searched.
-    ranking : {"prudent", "expected-loss", "probability"}
-        How captions are ranked: by probability, as in the paper; so that the best of the k is expected to lose little
-        against the best word; or the latter with a penalty on improbable captions.
+    ranking : {"expected-loss", "probability"}
+        How captions are ranked: so that the best of the k is expected to lose little against the best kernel; or by
+        probability, as in the paper.
     random_state : int
         Seed of the subsets of a large table and of sampling.
     config : RankingConfig
@@ -171,7 +171,7 @@ def caption_tables(
     model: str | LoadedModel = "default",
     head: str = "decoder",
     search: str = "beam",
-    ranking: str = "prudent",
+    ranking: str = "expected-loss",
     random_state: int = 0,
     config: RankingConfig = RANKING,
 ) -> list[Captions]:
@@ -307,13 +307,25 @@ def _caption(
     said = sorted(found.values(), key=lambda caption: -caption[1])
     losses: list[float | None] = [None] * len(said)
     order = list(range(len(said)))
-    if "costs" in loaded.tensors:
-        scenarios = loss_scenarios([c for c, _ in said], words, view.size, loaded.tensors, config)
-        losses = scenarios.mean(0).clamp_min(0).tolist()
-        order = rank([p for _, p in said], scenarios, ranking, k, config)
+    if (scenarios := _scenarios(loaded, view, words, [c for c, _ in said])) is not None:
+        scenarios = trusted(scenarios, torch.tensor([p for _, p in said], dtype=torch.float64), config)
+        losses = scenarios.mean(0).tolist()
+        order = rank(scenarios, k, config) if ranking == "expected-loss" else order
     captions = [Caption(Expression.from_indices(said[i][0]), said[i][1], losses[i]) for i in order[:k]]
     roughness = None if view.roughness is None else tuple(map(float, view.roughness))
     return Captions(tuple(captions), tuple(map(float, words)), view.rows, view.strangeness, roughness, view.noise)
+
+
+def _scenarios(loaded: LoadedModel, view: View, words: Tensor, captions: Sequence[tuple[int, ...]]) -> Tensor | None:
+    """What each caption may lose, nats per row (S, C); None if the checkpoint has not learned it."""
+    head = loaded.advice
+    if head is None or view.roughness is None or view.noise is None:
+        return None
+    features = advice_features(view.encodings, words.log(), view.size, view.roughness, view.noise)
+    multi_hot = torch.zeros(len(captions), len(WORDS))
+    for row, caption in zip(multi_hot, captions, strict=True):
+        row[list(caption)] = 1.0
+    return head.scenarios(features[None], multi_hot)[0].double()
 
 
 def word_probabilities(loaded: LoadedModel, view: View) -> Tensor:

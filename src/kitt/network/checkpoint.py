@@ -1,7 +1,7 @@
 """A trained network in one safetensors file: weights, config, word list, and where they come from.
 
 The header holds `Checkpoint`, the facts, as JSON; tensors named "model.*" are the weights, and "extra.*" whatever else
-was learned (an expected-loss table, say). Checkpoints bundled in `kitt/network/weights` are known by their file's name.
+was learned (what each kernel costs, `network.advice`). Checkpoints in `kitt/network/weights` are known by their names.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
@@ -23,14 +23,14 @@ from torch import Tensor
 from kitt.errors import CheckpointError, InvalidInputError
 from kitt.files import check_format, replacing
 from kitt.language.grammar import WORDS
-from kitt.network import network
+from kitt.network import advice, network
+from kitt.network.advice import AdviceHead
 from kitt.network.network import CONFIGS, Captioner, CaptionerConfig
 
 FORMAT = "kitt-checkpoint"
 VERSION = 1
 VOCABULARY = tuple(map(str, WORDS))
 _MODEL, _EXTRA = "model.", "extra."
-_OLD_NAMES = {"surprises": "loss_residuals"}  # of extra tensors in checkpoints written before the names were changed
 
 
 def code_version() -> str:
@@ -89,6 +89,11 @@ class LoadedModel:
     model: Captioner
     facts: Checkpoint
     tensors: dict[str, Tensor]  # the extra ones
+
+    @cached_property
+    def advice(self) -> AdviceHead | None:
+        """What it has learned of the losses of kernels; None if nothing."""
+        return advice.from_tensors(self.tensors)
 
 
 def save(
@@ -158,7 +163,6 @@ def _load(path: Path) -> LoadedModel:
         stored = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
     weights = {key.removeprefix(_MODEL): value for key, value in stored.items() if key.startswith(_MODEL)}
     extra = {key.removeprefix(_EXTRA): value for key, value in stored.items() if key.startswith(_EXTRA)}
-    extra = {_OLD_NAMES.get(key, key): value for key, value in extra.items()}
     with torch.random.fork_rng(devices=[]):  # the initial weights, soon overwritten, use no randomness
         model = network.build(facts.config)
     try:

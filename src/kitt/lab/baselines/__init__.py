@@ -52,7 +52,7 @@ METHODS: dict[str, Entry] = {
     "kitt-rbf": Entry("kitt_methods", "kitt", {"captions": "RBF"}),
     "kitt-one": Entry("kitt_methods", "kitt", {"k": 1}),
     "kitt-first": Entry(
-        "kitt_methods", "PaperKITT", {"head": "decoder", "k": 1, "search": "beam", "ranking": "prudent"}
+        "kitt_methods", "PaperKITT", {"head": "decoder", "k": 1, "search": "beam", "ranking": "expected-loss"}
     ),
     "best-bic": Entry("all_words", "BestBIC"),
     "botorch": Entry("botorch_default", "BotorchDefault"),

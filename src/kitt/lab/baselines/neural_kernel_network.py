@@ -115,18 +115,25 @@ def likely_periods(x: FloatArray, y: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class NeuralKernelNetwork:
-    """ML-II from one start, as in the original; the periodic primitives are there if there is a single input."""
+    """ML-II; the periodic primitives are there if there is a single input.
+
+    The original has one start, and scatters by 0.4 nats per row between seeds; with several, the likeliest end counts.
+    """
 
     stopping: StoppingRule = field(default_factory=StoppingRule)
+    starts: int = 1
 
     def fit(self, train: Dataset, random_state: int) -> FittedMethod:
         started = time.perf_counter()
         scaling, X, y = standardised(train)
         periods = torch.as_tensor(likely_periods(X[:, 0], y)) if train.d == 1 else None
         generator = torch.Generator().manual_seed(random_state)
-        kernel = NetworkKernel(torch.as_tensor(median_scales(X)), periods, generator)
         inputs, outputs = torch.as_tensor(X), torch.as_tensor(y)
-        loss = maximise_likelihood(kernel, inputs, outputs, self.stopping)
+        scales, ends = torch.as_tensor(median_scales(X)), []
+        for _ in range(self.starts):
+            one = NetworkKernel(scales, periods, generator)
+            ends.append((maximise_likelihood(one, inputs, outputs, self.stopping), one))
+        loss, kernel = min(ends, key=lambda end: end[0])
         predictive = GaussianPredictive(scaling, condition(kernel, inputs, outputs))
         words = "two each of Linear, RBF, rational quadratic" + (" and Periodic" if periods is not None else "")
         seconds = time.perf_counter() - started

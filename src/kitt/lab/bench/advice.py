@@ -7,22 +7,18 @@ first word, for the best BIC of three words with changing noise (*verified*), an
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from scipy.stats import rankdata
 from torch import Tensor
 
-from kitt.lab.advice import cross_validate, learn_head
+from kitt.lab.advice import cross_validate
 from kitt.lab.examples import LOSS_CAP, Examples, read_examples
 from kitt.language.grammar import WORDS
-from kitt.network.advice import to_tensors
-from kitt.network.checkpoint import LoadedModel, load, save
-from kitt.network.ranking import loss_scenarios, rank
+from kitt.network.checkpoint import load
 
 V = len(WORDS)
 WORTHWHILE = 0.03  # nats per row that some word must gain over the reference
@@ -32,29 +28,16 @@ _INDEX = {str(word): word.index for word in WORDS}
 
 
 def run_advice(
-    corpus: Path, data: Path, model: str, out: Path | None, report: Callable[[int, int], None] | None = None
+    corpus: Path, data: Path, model: str, report: Callable[[int, int], None] | None = None
 ) -> list[dict[str, Any]]:
-    """Compare the advisers on the tasks that the corpus holds; with `out`, write the checkpoint with the head in it."""
-    loaded = load(model)
-    examples = read_examples(corpus, data, loaded, corpus / f".examples-{_fingerprint(loaded):08x}.npz", report)
-    if out is not None:
-        head = to_tensors(learn_head(examples))
-        save(out, loaded.model, loaded.facts, tensors=loaded.tensors | head, half=True)
-    return compare(examples, loaded)
+    """Compare the advisers on the tasks that the corpus holds."""
+    return compare(read_examples(corpus, data, load(model), report))
 
 
-def _fingerprint(loaded: LoadedModel) -> int:
-    """Tells a network from every other one: what was computed with other weights is of no use."""
-    checksum = 0
-    for value in loaded.model.state_dict().values():
-        checksum = zlib.crc32(value.numpy().tobytes(), checksum)
-    return checksum
-
-
-def compare(examples: Examples, loaded: LoadedModel) -> list[dict[str, Any]]:
+def compare(examples: Examples) -> list[dict[str, Any]]:
     """A row for each adviser: on all tasks, and on those whose target is the last column of its table."""
     rows = []
-    for name, chosen, expected in _advisers(examples, loaded):
+    for name, chosen, expected in _advisers(examples):
         row: dict[str, Any] = {"adviser": name, "tasks": len(examples)}
         row["Spearman"] = None if expected is None else spearman(expected, examples)
         for label, mask in (("", np.ones(len(examples), dtype=bool)), (", own target", examples.is_own_target)):
@@ -67,15 +50,12 @@ def compare(examples: Examples, loaded: LoadedModel) -> list[dict[str, Any]]:
     return rows
 
 
-def _advisers(examples: Examples, loaded: LoadedModel) -> Iterator[tuple[str, np.ndarray, Tensor | None]]:
+def _advisers(examples: Examples) -> Iterator[tuple[str, np.ndarray, Tensor | None]]:
     """Name, choices (draws, T, K) of words, and expected losses (T, V), lower is better."""
     T = len(examples)
     advice = cross_validate(examples, K)
     yield "learned head", advice.chosen.numpy()[None], advice.expected
-    probabilities, sizes = _seen(examples)
-    if "costs" in loaded.tensors:
-        chosen, expected = _current_ranking(probabilities, sizes, loaded)
-        yield "current ranking", chosen[None], expected
+    probabilities = examples.log_probabilities
     by_bic = examples.bic.argsort(1)
     yield f"best BIC of {V} fits", by_bic[:, :K].numpy()[None], examples.bic
     order = probabilities.argsort(1, descending=True)
@@ -84,23 +64,6 @@ def _advisers(examples: Examples, loaded: LoadedModel) -> Iterator[tuple[str, np
     rng = np.random.default_rng(0)
     draws = [[rng.permutation(V)[:K] for _ in range(T)] for _ in range(_DRAWS)]
     yield "random words", np.array(draws), None
-
-
-def _seen(examples: Examples) -> tuple[Tensor, Tensor]:
-    """Probabilities (T, V) of the words and sizes (T, 2) of the tables: the end of the features."""
-    log_p, sizes = examples.features[:, -(V + 8) : -8], examples.features[:, -3:-1]
-    return log_p.double().softmax(1), sizes.exp().round().long()
-
-
-def _current_ranking(probabilities: Tensor, sizes: Tensor, loaded: LoadedModel) -> tuple[np.ndarray, Tensor]:
-    chosen, expected = np.zeros((len(sizes), K), dtype=np.int64), torch.zeros(len(sizes), V)
-    for i, (p, size) in enumerate(zip(probabilities, sizes.tolist(), strict=True)):
-        order = p.argsort(descending=True)
-        scenarios = loss_scenarios([(w,) for w in order.tolist()], p, (size[0], size[1]), loaded.tensors)
-        best = rank(p[order].tolist(), scenarios, "prudent", K)
-        chosen[i] = order[best].numpy()
-        expected[i, order] = scenarios.mean(0).float()
-    return chosen, expected
 
 
 def _gains(examples: Examples) -> np.ndarray:

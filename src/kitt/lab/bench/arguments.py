@@ -9,7 +9,6 @@ import typer
 
 Data = Annotated[Path | None, typer.Option("--data", help="Directory of the tables; without it, KITT_DATA_DIR.")]
 Tables = Annotated[str | None, typer.Option("--tables", help="Some of the tables, by name, with commas between.")]
-Splits = Annotated[int, typer.Option("--splits", help="How many splits, the first ones.", min=1)]
 Out = Annotated[Path, typer.Option("--out", help="File of JSON lines; cells that it holds are not run again.")]
 Jobs = Annotated[int, typer.Option("--jobs", help="Cells at a time; 0 runs them in this process.", min=0)]
 Backend = Annotated[str, typer.Option("--backend", help="loky, or dask for a cluster.")]
@@ -23,7 +22,7 @@ Methods = Annotated[str, typer.Option("--methods", help="With commas between; se
 Paper = Annotated[Path | None, typer.Option("--paper", help="Folder of the paper's numbers, as CSV.")]
 Some = Annotated[str | None, typer.Option("--methods", help="Only these, in this order, with commas between.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON lines instead of a table.")]
-SplitList = Annotated[str, typer.Option("--splits", help="Which splits, from 0, with commas between.")]
+Splits = Annotated[str, typer.Option("--splits", help="Which splits, counted from 0: 0, or 0,1,5, or 3-9.")]
 TrainRows = Annotated[int, typer.Option("--rows", help="Training rows, at most: 200 or 1000, or as you like.", min=10)]
 Half = Annotated[int | None, typer.Option("--half", help="One half of the tables alone: 0 or 1.", min=0, max=1)]
 Reference = Annotated[str, typer.Option("--reference", help="The method that others are compared with.")]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kitt.errors import InvalidInputError
 from kitt.lab.bench.arguments import (
     Against,
     Data,
@@ -20,11 +19,11 @@ from kitt.lab.bench.arguments import (
     Scheduler,
     Seed,
     Set,
-    SplitList,
+    Splits,
     Tables,
     TrainRows,
 )
-from kitt.lab.bench.show import console, names_of, plan_of, print_grid, read_lines, run_cells, specs_of
+from kitt.lab.bench.show import console, names_of, plan_of, print_grid, read_lines, run_cells, specs_of, splits_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +40,7 @@ def atlas(
     ] = None,
     data: Data = None,
     rows: TrainRows = 200,
-    splits: SplitList = "0",
+    splits: Splits = "0",
     half: Half = None,
     tables: Tables = None,
     kind: Annotated[str, typer.Option(help="table; or series: forecasts of the last fifth.")] = "table",
@@ -61,22 +60,14 @@ def atlas(
     folder, is_series = data_directory(data, "atlas"), kind == "series"
     found = a.sources(folder, 0 if is_series else rows, kind, half, names_of(tables))
     specs = specs_of(methods or METHODS[kind], "sound")
-    cells = series_cells(found, specs, seed) if is_series else a.atlas_cells(found, numbers(splits), specs, rows, seed)
+    cells = (
+        series_cells(found, specs, seed) if is_series else a.atlas_cells(found, splits_of(splits), specs, rows, seed)
+    )
     lines = run_cells(cells, out, _plan(jobs, scheduler, retry))
     if is_series:
         _print_tables([series_grid(lines)], lines)
     else:
         _print_comparisons(lines, reference, None if against is None else read_lines([against], reference))
-
-
-def numbers(text: str) -> list[int]:
-    """0,1,2 -> [0, 1, 2]"""
-    try:
-        return [int(part) for part in names_of(text) or []]
-    except ValueError:
-        raise InvalidInputError(
-            f"expected numbers of splits with commas between, such as 0,1,2, got '{text}'"
-        ) from None
 
 
 def _plan(jobs: int, scheduler: str | None, retry: bool) -> Plan:
@@ -107,7 +98,7 @@ def _print_tables(grids: Sequence[Grid], lines: Sequence[Line]) -> None:
 def capture(
     data: Data = None,
     rows: TrainRows = 200,
-    splits: SplitList = "0",
+    splits: Splits = "0",
     half: Half = None,
     tables: Tables = None,
     models: Models = "default",
@@ -132,7 +123,7 @@ def capture(
         sources(data_directory(data, "atlas"), rows, "table", half, names_of(tables)),
         _plan(jobs, scheduler, retry),
     )
-    settings, which = settings_of(options or []), numbers(splits)
+    settings, which = settings_of(options or []), splits_of(splits)
     cells = c.word_cells(found, which, rows, settings, seed)
     networks = names_of(models) or []
     for model in networks:

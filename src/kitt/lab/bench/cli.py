@@ -42,6 +42,7 @@ from kitt.lab.bench.show import (
     run_cells,
     sources_of,
     specs_of,
+    splits_of,
 )
 
 app = typer.Typer(help="Measure KITT and the methods it is compared with.", no_args_is_help=True, add_completion=False)
@@ -63,7 +64,7 @@ def uci(
     methods: Methods = DEFAULT_METHODS,
     data: Data = None,
     tables: Tables = None,
-    splits: Splits = 10,
+    splits: Splits = "0-9",
     out: Out = Path("uci.jsonl"),
     protocol: Annotated[
         str, typer.Option(help="sound, or original: with what the paper's code adds unsaid.")
@@ -78,7 +79,7 @@ def uci(
     from kitt.lab.bench.methods import method_cells
 
     specs = specs_of(methods, protocol)
-    cells = method_cells("uci", sources_of(data, tables), range(splits), specs, "paper", seed)
+    cells = method_cells("uci", sources_of(data, tables), splits_of(splits), specs, "paper", seed)
     lines = run_cells(cells, out, plan_of(jobs, backend, scheduler, retry))
     print_scores(lines)
 
@@ -88,7 +89,7 @@ def timeseries(
     methods: Methods = DEFAULT_METHODS,
     data: Data = None,
     tables: Tables = None,
-    splits: Annotated[int, typer.Option(help="Random splits for interpolation; extrapolation has one.", min=1)] = 3,
+    splits: Splits = "0-2",
     out: Out = Path("timeseries.jsonl"),
     seed: Seed = 0,
     jobs: Jobs = 1,
@@ -98,7 +99,7 @@ def timeseries(
     from kitt.lab.bench.methods import method_cells
 
     found, specs = sources_of(data, tables, "timeseries"), specs_of(methods, "sound")
-    for rule, numbers in (("interpolation", range(splits)), ("extrapolation", range(1))):
+    for rule, numbers in (("interpolation", splits_of(splits)), ("extrapolation", range(1))):
         cells = method_cells("timeseries", found, numbers, specs, rule, seed)
         lines = run_cells(cells, out, plan_of(jobs, "loky", None, retry))
         console.print(f"[bold]{rule}[/]")
@@ -109,7 +110,7 @@ def timeseries(
 def words(
     data: Data = None,
     tables: Tables = None,
-    splits: Splits = 3,
+    splits: Splits = "0-2",
     rows: Rows = "200",
     out: Out = Path("words.jsonl"),
     expressions: Annotated[str | None, typer.Option(help="Instead of the 34 words, with commas between.")] = None,
@@ -125,7 +126,7 @@ def words(
     from kitt.lab.bench.words import robustness, word_cells
 
     settings = settings_of(options or [])
-    cells = word_cells(sources_of(data, tables), range(splits), rows, names_of(expressions), settings, seed)
+    cells = word_cells(sources_of(data, tables), splits_of(splits), rows, names_of(expressions), settings, seed)
     run_cells(cells, out, plan_of(jobs, backend, scheduler, retry))
     print(json.dumps(robustness(read_lines([out])), indent=1))
 
@@ -134,7 +135,7 @@ def words(
 def regret(
     data: Data = None,
     tables: Tables = None,
-    splits: Splits = 3,
+    splits: Splits = "0-2",
     rows: Rows = "200",
     out: Out = Path("words.jsonl"),
     models: Models = "default",
@@ -149,7 +150,7 @@ def regret(
     from kitt.lab.bench import regret as r
     from kitt.lab.bench.methods import settings_of
 
-    found, numbers, settings = sources_of(data, tables), range(splits), settings_of(options or [])
+    found, numbers, settings = sources_of(data, tables), splits_of(splits), settings_of(options or [])
     names = names_of(models) or []
     said = r.choices(found, numbers, rows, [r.Adviser(m, head, rank) for m in names for head, rank in r.ADVISERS], k)
     cells = r.needed_cells(found, said, rows, settings, seed)
@@ -225,25 +226,6 @@ def calibration(
         c.calibration_cells(names_of(models) or [], batches, preset), out, plan_of(jobs, "loky", None, True)
     )
     print_rows(c.summary(lines), as_json, "calibration of the first choice")
-
-
-@app.command()
-def costs(
-    count: Annotated[int, typer.Option(help="Tables drawn from kernels, and as many from elsewhere.", min=1)] = 300,
-    options: Set = None,
-    out: Out = Path("costs.jsonl"),
-    jobs: Jobs = 1,
-    backend: Backend = "loky",
-    scheduler: Scheduler = None,
-    as_json: AsJson = False,
-) -> None:
-    """Fit every word to simulated tables: what each of them loses. `kitt finish --costs` learns from it."""
-    from kitt.lab.bench import costs as c
-    from kitt.lab.bench.methods import settings_of
-
-    cells = c.cost_cells(range(count), settings_of(options or []))
-    lines = run_cells(cells, out, plan_of(jobs, backend, scheduler, True))
-    print_rows(c.summary(lines), as_json, "loss against the best word, nats a test row")
 
 
 @app.command()

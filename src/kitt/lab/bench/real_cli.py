@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from kitt.lab.bench.show import plan_of, print_rows
+from kitt.lab.bench.arguments import Jobs, Splits
+from kitt.lab.bench.show import plan_of, print_rows, run_cells, splits_of
 
 app = typer.Typer(add_completion=False)
 
@@ -39,16 +40,16 @@ def advice(
     ],
     data: Folder = None,
     model: Annotated[str, typer.Option(help="Checkpoint whose encodings are used.")] = "default",
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Checkpoint to write: the same, with the head learned from all tasks.")
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Learn what each kernel loses on real tasks, cross-validated over tables, beside other ways to choose."""
+    """Learn what each kernel loses on real tasks, cross-validated over tables, beside other ways to choose.
+
+    `kitt finish --losses` puts what is learned from all tasks into a checkpoint.
+    """
     from kitt.lab.bench.advice import run_advice
     from kitt.lab.bench.datasets import data_directory
 
-    print_rows(run_advice(corpus, data_directory(data, "table"), model, out), as_json, "advice on real tasks")
+    print_rows(run_advice(corpus, data_directory(data, "table"), model), as_json, "advice on real tasks")
 
 
 @app.command()
@@ -60,3 +61,42 @@ def realism(
     from kitt.lab.bench.realism import run_realism
 
     print_rows(run_realism(data_directory(data, "table"), seed), as_json, "simulated or real? AUC, 0.5 is best")
+
+
+@app.command()
+def evidence(
+    data: Folder = None,
+    tables: Annotated[int | None, typer.Option(help="The first so many tables of the atlas.", min=1)] = None,
+    rows: Annotated[int, typer.Option(help="Training rows, at most.", min=10)] = 200,
+    splits: Splits = "0",
+    effort: Annotated[str, typer.Option(help="quick, normal or thorough.")] = "normal",
+    out: Annotated[Path, typer.Option(help="Lines; what they hold is not fitted again.")] = Path("evidence.jsonl"),
+    jobs: Jobs = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Whether a model keeps what it promises: its evidence against what it does on test rows."""
+    from kitt.lab.bench import atlas
+    from kitt.lab.bench import evidence as e
+    from kitt.lab.bench.datasets import data_directory
+
+    found = atlas.sources(data_directory(data, "atlas"), rows)[:tables]
+    cells = e.evidence_cells(found, splits_of(splits), rows, effort)
+    print_rows(e.summary(run_cells(cells, out, plan_of(jobs, "loky", None, True))), as_json, "promised and kept")
+
+
+@app.command()
+def starts(
+    data: Folder = None,
+    tables: Annotated[int, typer.Option(help="The first so many tables of the atlas.", min=1)] = 40,
+    rows: Annotated[int, typer.Option(help="Training rows, at most.", min=10)] = 200,
+    out: Annotated[Path, typer.Option(help="Lines; what they hold is not fitted again.")] = Path("starts.jsonl"),
+    jobs: Jobs = 1,
+    as_json: AsJson = False,
+) -> None:
+    """What each part of the fitter is worth: likelihood reached and CPU, with the part switched off."""
+    from kitt.lab.bench import atlas
+    from kitt.lab.bench import starts as s
+    from kitt.lab.bench.datasets import data_directory
+
+    cells = s.starts_cells(atlas.sources(data_directory(data, "atlas"), rows)[:tables], rows)
+    print_rows(s.summary(run_cells(cells, out, plan_of(jobs, "loky", None, True))), as_json, "parts of the fitter")

@@ -33,7 +33,7 @@ class Adviser:
 
     model: str = "default"
     head: str = "classifier"
-    ranking: str = "prudent"
+    ranking: str = "expected-loss"
 
     def __str__(self) -> str:
         return f"{self.model}, {self.head}, {self.ranking}"

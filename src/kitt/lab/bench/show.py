@@ -30,6 +30,18 @@ def sources_of(data: Path | None, tables: str | None, suite: str = "uci") -> lis
     return sources(data_directory(data, suite), names_of(tables), suite)
 
 
+def splits_of(text: str) -> list[int]:
+    """0,3-5 -> [0, 3, 4, 5]"""
+    found: list[int] = []
+    try:
+        for part in names_of(text) or []:
+            first, _, last = part.partition("-")
+            found += range(int(first), int(last or first) + 1)
+    except ValueError:
+        raise InvalidInputError(f"expected numbers of splits, such as 0 or 0,1,5 or 3-9, got '{text}'") from None
+    return found
+
+
 def names_of(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 

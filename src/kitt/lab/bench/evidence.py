@@ -1,0 +1,96 @@
+"""Whether a model keeps what it promises: its evidence on the training rows against what it does on test rows.
+
+On tables of the atlas. *Promised too much* is the claimed figure less that on the test rows, in nats per row: positive
+where a model flatters itself. Leave-one-out at the fitted parameters and folds without extrapolation stand beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from kitt.lab.bench.atlas import split
+from kitt.lab.bench.datasets import Source
+from kitt.lab.bench.runner import Cell, Line
+from kitt.model.evidence import PLAIN, EvidenceConfig, with_tail
+from kitt.suggest import suggest
+
+CONFIG = EvidenceConfig(seconds=120.0)
+_DRAWS = 1000  # of the bootstrap over tables
+
+
+def evidence_cells(tables: Iterable[Source], splits: Iterable[int], rows: int, effort: str) -> list[Cell]:
+    cells = []
+    for table in tables:
+        for number in splits:
+            key = {"bench": "evidence", "table": table.name, "rows": rows, "split": number, "effort": effort}
+            arguments = {"table": table, "rows": rows, "number": number, "effort": effort}
+            cells.append(Cell(key, promised_and_kept, arguments))
+    return cells
+
+
+def promised_and_kept(table: Source, rows: int, number: int, effort: str) -> dict[str, Any]:
+    """Mean log density, gain over a plain RBF, R² and coverage: promised, and on the test rows."""
+    train, test = split(table, rows, number)
+    model = suggest(train, fit=True, effort=effort).fitted
+    mixture, s = model.mixture, model.kernels[0].standardiser
+    assert s is not None
+    plain = next(m for m, yes in zip(mixture.models, model.is_plain, strict=True) if yes and m.expression == PLAIN)
+    offset, u = s.log_density_offset, s.transform_y(test.y)
+    density = float(mixture.log_density(test.X, test.y).mean())
+    reference = float(with_tail(plain.log_density(test.X, test.y) - offset, u).mean()) + offset
+    low, high = mixture.quantiles(test.X, [0.05, 0.95]).T
+    promised = model.evidence(config=CONFIG)
+    folds = model.evidence(config=replace(CONFIG, extrapolated_rows=0))
+    one_by_one = float(mixture.leave_one_out().log_density(mixture.target).mean()) + offset
+    return {
+        "kept": {
+            "density": density,
+            "gain": density - reference,
+            "r2": float(1 - np.mean((mixture.predict(test.X)[0] - test.y) ** 2) / test.y.var()),
+            "coverage": float(np.mean((test.y >= low) & (test.y <= high))),
+        },
+        "promised": _figures(promised),
+        "folds": _figures(folds),
+        "leave_one_out": {"density": one_by_one},
+        "seconds": promised.seconds,
+        "n_train": train.n,
+        "n_test": test.n,
+    }
+
+
+def _figures(evidence: Any) -> dict[str, float]:
+    return {
+        "density": evidence.density,
+        "gain": evidence.gain[0],
+        "r2": evidence.r2,
+        "coverage": evidence.coverage(0.9),
+    }
+
+
+def summary(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """A row for each way to promise and each figure: mean bias over tables, its interval, trimmed mean and median."""
+    results = [line["result"] for line in lines if line["status"] == "ok"]
+    rows = []
+    for way in ("promised", "folds", "leave_one_out") if results else ():
+        for figure in results[0][way]:
+            bias = np.array([r[way][figure] - r["kept"][figure] for r in results])
+            ordered, cut = np.sort(bias), len(bias) // 10
+            draws = np.random.default_rng(0).choice(bias, (_DRAWS, len(bias))).mean(1)
+            low, high = np.quantile(draws, (0.025, 0.975))
+            rows.append(
+                {
+                    "evidence": way.replace("_", " "),
+                    "figure": figure,
+                    "tables": len(bias),
+                    "promised too much": float(bias.mean()),
+                    "from": float(low),
+                    "to": float(high),
+                    "trimmed": float(ordered[cut : len(ordered) - cut].mean()),
+                    "median": float(np.median(bias)),
+                }
+            )
+    return rows
