@@ -1,6 +1,7 @@
 """The model file: predictions survive it, rows are optional, and other files are refused in words."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
