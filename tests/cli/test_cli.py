@@ -233,7 +233,7 @@ def test_an_empty_directory(run, tmp_path) -> None:
 
 def test_the_demo(run, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(demo, "_report", lambda suggestion, path, title: None)
-    code, out, _ = run("demo", "--out", tmp_path, "--deadline", 2)
+    code, out, _ = run("demo", "--out", tmp_path, "--deadline", 600)
     assert code == 0
     text = " ".join(out.split())
     assert "Carbon dioxide at Mauna Loa: 312 months" in text

@@ -80,21 +80,24 @@ def _co2(deadline: float) -> tuple[Suggestion, dict[str, Any]]:
     plain = _plain(suggestion, later)
     error, inside = float(np.sqrt(np.mean((mean - y) ** 2))), float(np.mean((y > low) & (y < high)))
     text = (
-        f"The {len(later)} months that followed were forecast with a typical error of {error:.1f} ppm "
-        f"(a plain RBF kernel: {plain:.1f}), and 90 % intervals hold {inside:.0%} of them."
+        f"The {len(later)} months that followed were forecast with a typical error of {error:.1f} ppm{plain}, and 90 % "
+        f"intervals hold {inside:.0%} of them."
     )
     console.print(f"{text}\n", markup=False, highlight=False)
     return suggestion, {"x": later.year.to_numpy(), "y": y}
 
 
-def _plain(suggestion: Suggestion, later: Any) -> float:
-    """The error of a plain RBF kernel on the later rows."""
+def _plain(suggestion: Suggestion, later: Any) -> str:
+    """The error of a plain RBF kernel on the later rows, unless the deadline left no time for it."""
     import numpy as np
 
     model = suggestion.fitted
-    k = next(k for k, plain in enumerate(model.is_plain) if plain)
+    k = next((k for k, plain in enumerate(model.is_plain) if plain), None)
+    if k is None:
+        return ""
     mean = model.mixture.models[k].predict(model.encoding.encode(later)[0])[0]
-    return float(np.sqrt(np.mean((mean - later[suggestion.dataset.target].to_numpy()) ** 2)))
+    error = np.sqrt(np.mean((mean - later[suggestion.dataset.target].to_numpy()) ** 2))
+    return f" (a plain RBF kernel: {error:.1f})"
 
 
 def _engel(deadline: float) -> Suggestion:
