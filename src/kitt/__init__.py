@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kitt.estimator import KITTRegressor
     from kitt.explain import Explanation, explain
     from kitt.fitting.fit import FittedGP, fit
+    from kitt.forecast import Forecast, Forecasts, KITTForecaster, forecast, forecast_many
     from kitt.language.fitted_kernel import FittedKernel
     from kitt.language.grammar import WORDS, Expression, parse
     from kitt.model.document import Model, load
@@ -33,6 +34,7 @@ _HOMES = {
     "estimator": ("KITTRegressor",),
     "explain": ("explain", "Explanation"),
     "fitting.fit": ("fit", "FittedGP"),
+    "forecast": ("forecast", "forecast_many", "Forecast", "Forecasts", "KITTForecaster"),
     "language.fitted_kernel": ("FittedKernel",),
     "language.grammar": ("WORDS", "Expression", "parse"),
     "model.document": ("Model", "load"),
@@ -46,8 +48,9 @@ _HOMES = {
 _PUBLIC = {name: home for home, names in _HOMES.items() for name in names}
 _FOLDERS = ("botorch", "export", "report", "serve")  # `kitt.export.code(...)`, without a further import
 __all__ = [  # noqa: RUF022 (in the order of use)
-    "suggest", "Suggestion", "KITTRegressor", "explain", "Explanation", "write_report", "load", "Model", "Mixture",
-    "Dataset", "caption", "Captions", "fit", "FittedGP", "FittedKernel", "parse", "Expression", "WORDS", "KittError",
+    "suggest", "Suggestion", "KITTRegressor", "forecast", "forecast_many", "Forecast", "Forecasts", "KITTForecaster",
+    "explain", "Explanation", "write_report", "load", "Model", "Mixture", "Dataset", "caption",
+    "Captions", "fit", "FittedGP", "FittedKernel", "parse", "Expression", "WORDS", "KittError",
     "botorch", "export", "report", "serve",
 ]  # fmt: skip
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from kitt.cli import tables
+from kitt.cli import forecast, tables
 from kitt.cli.display import console, errors
 from kitt.cli.plugins import PluginGroup
 from kitt.errors import KittError
@@ -22,12 +22,14 @@ app = typer.Typer(
         "kitt suggest data.csv --target price",
         "kitt fit data.csv --target price -o model.json",
         "kitt predict model.json new.csv -o predictions.csv",
+        "kitt forecast air.csv --target passengers --time month --horizon 36",
     ),
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.add_typer(tables.app)
+app.add_typer(forecast.app)
 
 
 def main() -> None:

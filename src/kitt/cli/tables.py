@@ -64,7 +64,7 @@ def suggest(
     scheduler: Annotated[str | None, typer.Option(help="Address of the dask scheduler.")] = None,
 ) -> None:
     """Name the kernels of tables, with probabilities, without fitting anything."""
-    paths = list(_files(tables))
+    paths = list(files_of(tables))
     job = (target, drop_missing, tuple(exclude or ()), {"k": k, "model": model, "ranking": ranking})
     failed = 0
     for record in _each(paths, job, jobs, backend, scheduler):
@@ -80,7 +80,7 @@ def suggest(
         raise typer.Exit(2)
 
 
-def _files(names: Iterable[str]) -> Iterator[str]:
+def files_of(names: Iterable[str]) -> Iterator[str]:
     """Files as they are; of a directory, all tables in it."""
     for name in names:
         if not Path(name).is_dir():
@@ -238,7 +238,7 @@ def predict(
     from kitt.model.document import load
     from kitt.table.reading import read_table
 
-    levels = _levels(quantiles)
+    levels = levels_of(quantiles)
     fitted = load(model)
     frame, read = read_table(table)
     notes([*read, *fitted.encoding.encode(frame)[1]])
@@ -251,7 +251,7 @@ def predict(
     write(out, str(text))
 
 
-def _levels(text: str) -> list[float]:
+def levels_of(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",") if part.strip()]
     except ValueError:

@@ -49,7 +49,34 @@ _NO_FACTS: dict[str, Any] = {
 
 @dataclass(frozen=True, eq=False)
 class Model(Exportable):
-    """Kernels, how they are averaged, and columns; with rows also their mixture, which predicts. Tables are raw."""
+    """Kernels, how they are averaged, and columns; with rows also their mixture, which predicts.
+
+    `kitt.suggest(..., fit=True).fitted` is one, and `kitt.load` reads one from a file. Tables that it is given have the
+    columns of the table it was fitted to, in raw units.
+
+    Attributes
+    ----------
+    kernels : tuple of FittedKernel
+        What was fitted.
+    weights : tuple of float
+        Of each kernel; they sum to one.
+    best : FittedKernel
+        The heaviest kernel of the target as it is, not of a transform of it.
+    mixture : Mixture
+        The average that predicts.
+    rows : Dataset or None
+        What it is conditioned on.
+
+    Examples
+    --------
+    >>> import numpy as np, kitt
+    >>> x = np.linspace(0, 6, 40)
+    >>> model = kitt.suggest(x[:, None], np.sin(x), fit=True, effort="quick").fitted
+    >>> mean, std = model.predict([[3.0]])
+    >>> low, high = model.quantiles([[3.0]], [0.05, 0.95])[0]
+    >>> bool(low < np.sin(3.0) < high), model.sample([[1.0], [2.0]], 5).shape
+    (True, (5, 2))
+    """
 
     kernels: tuple[FittedKernel, ...]
     components: tuple[Component, ...]
@@ -99,10 +126,18 @@ class Model(Exportable):
 
     def on(self, rows: Dataset) -> Model:
         """The same kernels with the same numbers, conditioned on other rows of the same columns."""
-        self._check_columns(rows)
+        self._check_rows(rows)
         return self._conditioned(rows, [(None, _NO_FACTS)] * len(self.kernels))
 
-    def _check_columns(self, rows: Dataset) -> None:
+    def _check_rows(self, rows: Dataset) -> None:
+        s = self.kernels[0].standardiser
+        u = rows.y if s is None else s.transform_y(rows.y)
+        for warp in (w for w, weight in zip(self.warps, self.weights, strict=True) if weight > 0 and w.kind == "log"):
+            if (outside := np.flatnonzero(u <= warp.shift)).size:
+                raise InvalidInputError(
+                    f"expected a positive target, because a kernel of this model was fitted to its logarithm; got "
+                    f"{rows.y[outside[0]]:g} in row {outside[0]}: leave such rows out, or fit all rows again"
+                )
         if rows.names != self.encoding.names:
             named, got = ", ".join(self.encoding.names), ", ".join(rows.names)
             raise InvalidInputError(f"expected rows with the columns {named}; got {got}: read them with model.encoding")
@@ -125,7 +160,7 @@ class Model(Exportable):
         whether the parameters deserve a new fit: the rows have doubled since, or the new ones are a surprise.
         """
         new = new_rows(self.encoding, table, y)
-        self._check_columns(new)
+        self._check_rows(new)
         mixture, promised = updated(self.mixture, new)
         old = self._kept_rows()
         rows = replace(old, X=np.vstack([old.X, new.X]), y=np.append(old.y, new.y))
@@ -239,7 +274,25 @@ class Model(Exportable):
 
 
 def load(path: str | os.PathLike[str]) -> Model:
-    """The model of a file that `Model.save` wrote."""
+    """The model of a file that `Model.save` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Returns
+    -------
+    Model
+
+    Examples
+    --------
+    >>> import numpy as np, kitt, tempfile, pathlib
+    >>> x = np.linspace(0, 6, 40)
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.json"
+    >>> kitt.suggest(x[:, None], np.sin(x), fit=True, effort="quick").save(path)
+    >>> kitt.load(path).predict([[3.0]])[0].shape
+    (1,)
+    """
     return load_document(path, FORMAT, Model.from_dict)
 
 

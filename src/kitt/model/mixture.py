@@ -39,7 +39,27 @@ def heaviest(weights: Sequence[float] | FloatArray, warps: Sequence[Warp]) -> in
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """A weighted average of predictive distributions: several GPs on one table."""
+    """A weighted average of predictive distributions: several GPs on one table.
+
+    Attributes
+    ----------
+    models : tuple of FittedGP
+    weights : ndarray
+        Of each model; they sum to one.
+    components : tuple of Component
+        The ways in which models enter: with constant or changing noise, and with a factor of their variance.
+    tail : Tail
+        A small broad distribution of the target alone.
+
+    Examples
+    --------
+    >>> import numpy as np, kitt
+    >>> x = np.linspace(0, 6, 40)
+    >>> data = kitt.Dataset.from_arrays(x[:, None], np.sin(x))
+    >>> both = kitt.Mixture.of([kitt.fit(word, data, random_state=0) for word in ("RBF", "Matern52")], [0.5, 0.5])
+    >>> both.predict([[3.0]])[0].round(1)
+    array([0.1])
+    """
 
     models: tuple[FittedGP, ...]
     components: tuple[Component, ...]

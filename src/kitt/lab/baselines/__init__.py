@@ -44,6 +44,7 @@ METHODS: dict[str, Entry] = {
         )
     },
     "kitt": Entry("kitt_methods", "kitt"),
+    "kitt-forecast": Entry("kitt_forecast", "KITTForecast"),
     # KITT with parts replaced or left out. The first four never grow a sum: compare them with each other.
     "kitt-captions": Entry("kitt_methods", "kitt", {"captions": "once"}),
     "kitt-random": Entry("kitt_methods", "kitt", {"captions": "random"}),

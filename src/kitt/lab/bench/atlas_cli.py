@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kitt.lab.bench.runner import Line, Plan
     from kitt.lab.bench.tables import Grid
 
-METHODS = {"table": "botorch,kitt", "series": "seasonal-naive,kitt"}  # where none are named
+METHODS = {"table": "botorch,kitt", "series": "seasonal-naive,kitt-forecast,kitt"}  # where none are named
 
 
 def atlas(

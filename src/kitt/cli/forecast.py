@@ -1,0 +1,167 @@
+"""`kitt forecast`: parsing and printing only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from kitt.cli.display import bar, console, errors, notes, write
+from kitt.cli.tables import AsJson, Target, examples, files_of, levels_of
+from kitt.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from kitt.forecast.many import Forecasts
+    from kitt.forecast.result import Forecast
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog=examples(
+        "kitt forecast air.csv --target passengers --time month --horizon 36 -o forecast.csv",
+        "kitt forecast air.csv -t passengers --time month --picture forecast.png",
+        "kitt forecast sales.csv -t units --time day --by store --by product --horizon 28 --jobs 4 -o forecasts.csv",
+        "kitt forecast sales.csv -t units --time day --known price --known holiday",
+        "kitt forecast folder/ --horizon 12 --summary summary.csv -o forecasts.csv",
+    ),
+)
+def forecast(
+    tables: Annotated[list[str], typer.Argument(metavar="TABLE", help="CSV or Parquet files, directories, or -.")],
+    target: Target = None,
+    time: Annotated[
+        str | None, typer.Option(help="Column of dates or numbers; without it, rows follow each other.")
+    ] = None,
+    horizon: Annotated[int, typer.Option("--horizon", "-n", help="Steps ahead.", min=1)] = 12,
+    by: Annotated[list[str] | None, typer.Option(help="Column that tells series apart; may be repeated.")] = None,
+    known: Annotated[
+        list[str] | None,
+        typer.Option(help="Column known in the future: rows with an empty target say so. May be repeated."),
+    ] = None,
+    season: Annotated[
+        list[float] | None, typer.Option(help="Period in steps, 0 for none; without it, found. May be repeated.")
+    ] = None,
+    quantiles: Annotated[str, typer.Option(help="Levels, with commas between.")] = "0.05,0.25,0.5,0.75,0.95",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV file with a row for each step ahead.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="PNG or SVG file, of a single series.")] = None,
+    summary: Annotated[Path | None, typer.Option(help="CSV file with a row for each of several series.")] = None,
+    as_json: AsJson = False,
+    jobs: Annotated[int, typer.Option(help="Series at a time.", min=1)] = 1,
+    scheduler: Annotated[str | None, typer.Option(help="Address of a dask scheduler, to use a cluster.")] = None,
+) -> None:
+    """Forecast series: mean and quantiles of every step ahead, with what the past says about them."""
+    from kitt.forecast.tables import Columns, series_of
+    from kitt.table.reading import read_table
+
+    for path in (out, picture, summary):
+        if path is not None and not path.parent.is_dir():
+            raise InvalidInputError(f"cannot write {path}: there is no directory {path.parent}")
+    levels = levels_of(quantiles)
+    options: dict[str, Any] = {} if not season else {"season": season}
+    wanted = Columns(target, time, tuple(by or ()), tuple(known or ()))
+    paths, tasks = list(files_of(tables)), {}
+    for path in paths:
+        frame, read = read_table(path)
+        notes(read)
+        frame, columns = wanted.of(frame)
+        for name, rows in series_of(frame, columns):
+            tasks[": ".join(part for part in (path if len(paths) > 1 else "", name) if part) or path] = (rows, columns)
+    if len(tasks) == 1 and not by:
+        rows, columns = next(iter(tasks.values()))
+        _one(rows, columns, horizon, levels, options, out, picture, as_json)
+        return
+    if picture is not None:
+        raise InvalidInputError(f"expected a single series for a picture; got {len(tasks)}: leave --picture out")
+    _many(tasks, horizon, levels, options, (out, summary), as_json, jobs, scheduler)
+
+
+def _one(
+    rows: Any,
+    columns: Any,
+    horizon: int,
+    levels: Sequence[float],
+    options: dict[str, Any],
+    out: Path | None,
+    picture: Path | None,
+    as_json: bool,
+) -> None:
+    import kitt
+    from kitt.forecast.picture import save_picture
+    from kitt.forecast.tables import one_series
+
+    series = one_series(rows, columns)
+    with bar() as progress:
+        made = kitt.forecast(
+            series.y,
+            series.index,
+            series.ahead or horizon,
+            X=series.X,
+            future=series.future,
+            progress=progress,
+            **options,
+        )
+    if picture is not None:
+        save_picture(made, picture)
+    if out is not None:
+        write(out, made.to_frame(levels).to_csv(index_label=columns.time or "step"))
+    if as_json:
+        print(json.dumps(made.to_dict(levels)))
+        return
+    _show(made, levels, is_listed=out is None)
+    for path, what in ((out, "forecast"), (picture, "picture")):
+        if path is not None:
+            console.print(f"{what} in {path}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _show(made: Forecast, levels: Sequence[float], is_listed: bool) -> None:
+    from kitt.forecast.picture import text_picture
+    from kitt.forecast.result import text_of
+
+    console.print(text_picture(made, min(console.width, 100)), markup=False, emoji=False, highlight=False)
+    console.print(f"\n{made.explain()}\n", markup=False, emoji=False, highlight=False)
+    if is_listed:
+        frame = made.to_frame(levels)
+        grid = Table("step", *map(str, frame.columns))
+        for label, row in zip(frame.index, frame.to_numpy(), strict=True):
+            grid.add_row(str(text_of(label)), *(f"{value:.5g}" for value in row))
+        console.print(grid)
+    notes(made.notes)
+
+
+def _many(
+    tasks: dict[str, Any],
+    horizon: int,
+    levels: Sequence[float],
+    options: dict[str, Any],
+    files: tuple[Path | None, Path | None],
+    as_json: bool,
+    jobs: int,
+    scheduler: str | None,
+) -> None:
+    from kitt.forecast.many import collected, run
+
+    with bar() as progress:
+        found = collected(run(tasks, horizon, tuple(levels), options, jobs, scheduler, progress))
+    out, summary = files
+    if out is not None:
+        write(out, found.table.to_csv(index=False))
+    if summary is not None:
+        write(summary, found.summary.to_csv(index=False))
+    if as_json:
+        print(found.summary.to_json(orient="records", lines=True), end="")
+    elif out is None:
+        write(None, found.table.to_csv(index=False))
+    _summary(found)
+    if len(found.failures):
+        raise typer.Exit(2)
+
+
+def _summary(found: Forecasts) -> None:
+    errors.print(f"{len(found.summary) - len(found.failures)} of {len(found.summary)} series forecast", highlight=False)
+    for name, error in zip(found.failures["series"], found.failures["error"], strict=True):
+        errors.print(f"[bold red]error:[/] {escape(f'{name}: {error}')}", highlight=False, soft_wrap=True)

@@ -1,0 +1,88 @@
+"""Steps and bends of a series: a place from which on the level, or the slope, is another one.
+
+They are further columns of the inputs, which Linear takes into a kernel: 0 before the place and 1 from it on for a step,
+the time since then for a bend. So a kernel with a change point is an expression of the same words as any other, and is
+explained, saved and exported as they are. Places are found by least squares beside a line and the seasons; whether a
+change earns its column is decided with all other candidates, among them random walks, which also explain steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kitt.forecast.seasons import Season, waves
+from kitt.forecast.series import Series
+from kitt.table.scaling import FloatArray
+
+
+@dataclass(frozen=True)
+class ChangeConfig:
+    """Chosen on simulated series (`kitt.lab.series`)."""
+
+    gain: float = 8.0  # nats by which a change must improve a line with seasons, after the price of two parameters
+    margin: int = 5  # values before the first and after the last place
+    most: int = 2  # changes of each kind
+
+
+DEFAULT = ChangeConfig()
+
+
+@dataclass(frozen=True)
+class Change:
+    """A step or a bend at a time, and the nats that it gains over a line with seasons."""
+
+    kind: str  # step or bend
+    time: float  # of the first value that is affected
+    gain: float
+
+    def column(self, times: FloatArray) -> FloatArray:
+        """What Linear sees of it."""
+        after = times >= self.time - 1e-9
+        return np.where(after, 1.0 if self.kind == "step" else times - self.time, 0.0)
+
+
+def find_changes(
+    series: Series, seasons: Sequence[Season], config: ChangeConfig = DEFAULT
+) -> dict[str, tuple[Change, ...]]:
+    """Of each kind, the changes that improve a line with seasons: none, one or two."""
+    t, y = series.times, series.values
+    span, start = max(t[-1] - t[0], 1e-12), t[0]
+    base = [np.ones(len(t)), (t - start) / span]
+    for season in seasons:
+        base += list(waves(t - start, season.period, series.step).T)
+    found: dict[str, tuple[Change, ...]] = {}
+    if len(t) < 4 * config.margin or len(base) > len(t) / 3:
+        return found
+    for kind in ("step", "bend"):
+        columns, changes = list(base), []
+        while len(changes) < config.most:
+            best = _best(kind, np.column_stack(columns), t, y, config)
+            if best is None or best.gain < config.gain:
+                break
+            changes.append(best)
+            columns.append(best.column(t))
+        if changes:
+            found[kind] = tuple(sorted(changes, key=lambda change: change.time))
+    return found
+
+
+def _best(kind: str, base: FloatArray, t: FloatArray, y: FloatArray, config: ChangeConfig) -> Change | None:
+    """The place that explains most, all at once: each column is reduced by the base, and then explains what is left."""
+    Q = np.linalg.qr(base)[0]
+    rest = y - Q @ (Q.T @ y)
+    places = t[config.margin : len(t) - config.margin + 1]
+    before = float(rest @ rest)
+    if not len(places) or before <= 1e-20 * float(y @ y + 1e-300):
+        return None
+    F = np.stack([Change(kind, place, 0.0).column(t) for place in places], 1)
+    F = F - Q @ (Q.T @ F)
+    norm = np.einsum("np,np->p", F, F)
+    explained = np.where(norm > 1e-9 * len(t), (F.T @ rest) ** 2 / np.maximum(norm, 1e-300), 0.0)
+    i = int(explained.argmax())
+    after = max(before - float(explained[i]), 1e-12 * before)
+    gain = 0.5 * len(t) * math.log(before / after) - math.log(len(t))
+    return Change(kind, float(places[i]), gain)

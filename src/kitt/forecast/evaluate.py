@@ -1,0 +1,168 @@
+"""Judged by the future: forecasts from past origins, the weights of candidates, and how wide intervals should be.
+
+With K = L Lᵀ the covariance of all values and z = L⁻¹y, the forecast of value s from the first t values has the mean
+sum over i < t of L_si z_i and the variance sum over i >= t of L_si²: one Cholesky factor gives every origin. Values are
+standardised by the mean of the whole series, which an origin does not know: a constant of large variance is added to K.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+from scipy.special import ndtri, softmax
+
+from kitt.fitting.fit import FittedGP
+from kitt.forecast.fit import Fit
+from kitt.model.mixture import Component
+from kitt.model.predictive import Predictive, Tail
+from kitt.table.scaling import FloatArray
+
+
+@dataclass(frozen=True)
+class EvaluateConfig:
+    """Chosen on the first 80 % of the 24 series of `kitt bench atlas --kind series` and on other series."""
+
+    temperature: float = 8.0  # by which differences of evidence are divided
+    error_power: float = 4.0  # of the mean absolute error over past origins, by which a weight is divided
+    mean_variance: float = 25.0  # of the level, which is not known at a past origin; the whole series has variance one
+    kept: int = 8  # candidates in the forecast
+    min_relative_weight: float = 0.02  # of the largest: a smaller weight becomes none
+    origins: int = 12  # from which the past is forecast
+    first_origin: float = 0.5  # share of the values before the first of them, for weights
+    first_claim: float = 0.6  # the same for claims: parameters are fitted to the values before it
+    tail: float = 0.003  # weight of a broad Student-t distribution
+    prior_errors: float = 20.0  # errors that intervals as wide as the models say are worth, when widths are corrected
+    spread_range: tuple[float, float] = (0.5, 4.0)  # of the factor by which variances are corrected
+
+
+DEFAULT = EvaluateConfig()
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """A forecast by one model from the first `start` values, on the scale of its (transformed) target."""
+
+    start: int
+    rows: NDArray[np.intp]  # positions of the values that are forecast
+    mean: FloatArray
+    variance: FloatArray
+
+
+def rolling(model: FittedGP, starts: Sequence[int], horizon: int) -> list[Origin]:
+    """Forecasts of the next values from each start, the parameters as they are."""
+    y, factor = model.y.numpy(), model.posterior.L.numpy()
+    L = np.linalg.cholesky(factor @ factor.T + DEFAULT.mean_variance)
+    z = solve_triangular(L, y, lower=True)
+    found = []
+    for start in starts:
+        rows = np.arange(start, min(start + horizon, len(y)))
+        ahead = np.tril(L[rows][:, start : rows[-1] + 1])
+        found.append(Origin(int(start), rows, L[rows, :start] @ z[:start], (ahead**2).sum(1)))
+    return found
+
+
+def origin_starts(n: int, share: float, count: int) -> list[int]:
+    """Where forecasts of the past begin: evenly spaced after the first share of the values."""
+    return np.unique(np.linspace(max(4, int(share * n)), n - 2, count).astype(int)).tolist()
+
+
+# --- weights ---------------------------------------------------------------------------------------------------------
+
+
+def weigh(fits: Sequence[Fit], target: FloatArray, horizon: int, config: EvaluateConfig = DEFAULT) -> FloatArray:
+    """One weight for each fit, summing to one; those that hardly count get none.
+
+    A weight grows with the evidence, which is how well each value is foretold by those before it, and falls with the mean
+    absolute error over the horizon from past origins.
+    """
+    evidence = np.array([fit.evidence for fit in fits])
+    errors = np.array([rolling_error(fit.model, target, horizon, config) for fit in fits])
+    log_weights = evidence / config.temperature - config.error_power * np.log(np.maximum(errors, 1e-12))
+    w = softmax(log_weights)
+    least = max(config.min_relative_weight * w.max(), np.sort(w)[::-1][: config.kept][-1])
+    w = np.where(w < least, 0.0, w)
+    return w / w.sum()
+
+
+def rolling_error(model: FittedGP, target: FloatArray, horizon: int, config: EvaluateConfig = DEFAULT) -> float:
+    """Mean absolute error of the medians over past origins, in units of the standardised target."""
+    origins = rolling(model, origin_starts(len(target), config.first_origin, config.origins), horizon)
+    errors = [np.abs(model.warp.inverse(origin.mean) - target[origin.rows]) for origin in origins]
+    return float(np.concatenate(errors).mean())
+
+
+def components(weights: FloatArray, spread: float = 1.0) -> tuple[Component, ...]:
+    return tuple(Component(k, float(w), spread=spread) for k, w in enumerate(weights) if w > 0)
+
+
+# --- claims ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Backtest:
+    """Forecasts of the past by the mixture, each from the values before it, with parameters from before the first origin.
+
+    Arrays have one entry for each pair of an origin and a step ahead; values are standardised.
+    """
+
+    start: NDArray[np.intp]  # position of the first value after the origin
+    row: NDArray[np.intp]  # position of the value that is forecast
+    predictive: Predictive
+    actual: FloatArray
+
+    @property
+    def ahead(self) -> NDArray[np.intp]:
+        """Steps from the origin to the value, from 1 on."""
+        return self.row - self.start + 1
+
+    def covered(self, level: float, spread: float = 1.0) -> NDArray[np.bool_]:
+        """Whether each value lies inside its central interval, with variances times a factor."""
+        tail = (1 - level) / 2
+        ends = widened(self.predictive, spread).quantiles(np.array([tail, 1 - tail]))
+        return (self.actual >= ends[:, 0]) & (self.actual <= ends[:, 1])
+
+    @property
+    def errors(self) -> FloatArray:
+        """Of the medians."""
+        return self.actual - self.predictive.quantiles(np.array([0.5]))[:, 0]
+
+
+def backtest(
+    models: Sequence[FittedGP], weights: FloatArray, target: FloatArray, starts: Sequence[int], horizon: int, tail: Tail
+) -> Backtest:
+    """Past forecasts of models whose parameters were fitted to the values before the first start."""
+    used = [k for k, w in enumerate(weights) if w > 0]
+    found = [rolling(models[k], starts, horizon) for k in used]
+    w = np.array([weights[k] for k in used])
+    start = np.concatenate([np.full(len(o.rows), o.start) for o in found[0]])
+    row = np.concatenate([o.rows for o in found[0]])
+    predictive = Predictive(
+        w / w.sum() * (1 - tail.weight),
+        np.stack([np.concatenate([o.mean for o in origins]) for origins in found]),
+        np.sqrt(np.stack([np.concatenate([o.variance for o in origins]) for origins in found])),
+        tuple(models[k].warp for k in used),
+        tail,
+    )
+    return Backtest(start, row, predictive, target[row])
+
+
+def widened(predictive: Predictive, spread: float) -> Predictive:
+    """With variances of all parts times a factor."""
+    p = predictive
+    return Predictive(p.weights, p.mean, p.std * np.sqrt(spread), p.warps, p.tail)
+
+
+def spread_of(past: Backtest, config: EvaluateConfig = DEFAULT, level: float = 0.9) -> float:
+    """The factor of variances with which intervals of this level would have held their share of the past.
+
+    Errors of one origin go together, so a few origins are a few errors: the factor is drawn towards one.
+    """
+    p = np.clip(past.predictive.cdf(past.actual[:, None])[:, 0], 1e-9, 1 - 1e-9)
+    needed = float(np.quantile(np.abs(ndtri(p)), level)) / float(ndtri((1 + level) / 2))
+    count = float(len(np.unique(past.start)))
+    factor = 2 * np.log(max(needed, 1e-3)) * count / (count + config.prior_errors)
+    return float(np.clip(np.exp(factor), *config.spread_range))

@@ -1,0 +1,255 @@
+"""The pipeline of a forecast: series -> seasons and changes -> candidates -> fits -> weights -> past origins -> Forecast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from kitt.errors import FitError, InvalidInputError, KittError
+from kitt.fitting.table import Table
+from kitt.forecast import changepoint, evaluate, seasons
+from kitt.forecast.candidates import Candidate, candidates, layout
+from kitt.forecast.changepoint import Change, find_changes
+from kitt.forecast.covariates import Covariates
+from kitt.forecast.evaluate import Backtest, EvaluateConfig
+from kitt.forecast.fit import Fit, conditioned, fit, log_warp, transformed
+from kitt.forecast.result import Forecast
+from kitt.forecast.seasons import Season, find_seasons
+from kitt.forecast.series import Series
+from kitt.model.mixture import Mixture
+from kitt.model.predictive import Tail
+from kitt.table.scaling import FloatArray, Standardiser
+
+if TYPE_CHECKING:
+    from kitt.model.fits import Progress
+
+
+@dataclass(frozen=True)
+class ForecastConfig:
+    """How a forecast is made; comments as in the configurations of the steps."""
+
+    fit_values: int = 400  # the last values, to which parameters are fitted: 5,000 values in 30 CPU seconds
+    values: int = 1500  # the last values, on which the forecast is conditioned
+    hopeless: float = (
+        40.0  # nats of evidence behind the best: what shares trend and scale with such a fit is not fitted
+    )
+    largest_horizon: int = 10_000
+    seasons: seasons.SeasonConfig = seasons.DEFAULT
+    changes: changepoint.ChangeConfig = changepoint.DEFAULT
+    evaluate: EvaluateConfig = evaluate.DEFAULT
+
+
+DEFAULT = ForecastConfig()
+
+
+def forecast(
+    y: Any,
+    index: Any = None,
+    horizon: int = 12,
+    *,
+    X: Any = None,
+    future: Any = None,
+    season: float | Sequence[float] | None = None,
+    changes: bool = True,
+    progress: Progress | None = None,
+    config: ForecastConfig = DEFAULT,
+) -> Forecast:
+    """Forecast the next values of a series.
+
+    Parameters
+    ----------
+    y : array, pandas or polars Series of shape (N,)
+        At least eight values; missing ones may be NaN.
+    index : array or pandas Index, optional
+        When each value was seen: dates (or texts that are dates) or numbers, regular or not. By default, the index of a
+        pandas Series, or 0, 1, 2 and so on.
+    horizon : int
+        How many steps ahead.
+    X, future : array or data frame of shape (N, D) and (horizon, D), optional
+        Further columns that are known for the past and for the steps ahead, such as prices or holidays.
+    season : float or sequence of float, optional
+        Periods in steps of the index; by default they are found in the data. 0 is for none.
+    changes : bool
+        Whether steps and bends of the past may be part of the model.
+    progress : callable, optional
+        Called with what is being done and the share that is done.
+
+    Returns
+    -------
+    Forecast
+
+    Examples
+    --------
+    >>> import numpy as np, kitt
+    >>> months = np.arange(96)
+    >>> y = 100 + months + 10 * np.sin(2 * np.pi * months / 12) + np.random.default_rng(0).normal(size=96)
+    >>> forecast = kitt.forecast(y, horizon=24)
+    >>> [round(season.period) for season in forecast.seasons]
+    [12]
+    >>> bool(np.abs(forecast.mean - (100 + np.arange(96, 120) + 10 * np.sin(np.pi * np.arange(96, 120) / 6))).max() < 3)
+    True
+    """
+    series = Series.of(y, index)
+    if not isinstance(horizon, int | np.integer) or not 1 <= horizon <= config.largest_horizon:
+        raise InvalidInputError(f"expected a horizon from 1 to {config.largest_horizon} steps; got {horizon!r}")
+    known = Covariates.of(X, future, series, len(np.atleast_1d(np.asarray(y))), int(horizon))
+    return forecast_series(series, int(horizon), known, _given(season, series), changes, progress, config)
+
+
+def forecast_series(
+    series: Series,
+    horizon: int,
+    known: Covariates,
+    given: tuple[Season, ...] | None = None,
+    with_changes: bool = True,
+    progress: Progress | None = None,
+    config: ForecastConfig = DEFAULT,
+) -> Forecast:
+    """The same for a Series, with periods given, or None to find them."""
+    report: Callable[[str, float], None] = progress or (lambda what, share: None)
+    report("seasons", 0.0)
+    recent, recent_known = _last(series, known, config.fit_values)
+    is_constant = bool(np.ptp(recent.values) == 0)
+    found = () if is_constant else given
+    if found is None:
+        found = find_seasons(recent, _table(recent, recent_known, ()), config.seasons)
+    changes = find_changes(recent, found, config.changes) if with_changes and not is_constant else {}
+    columns = tuple(change for kind in changes.values() for change in kind)
+    table = _table(recent, recent_known, columns)
+    fits = _fit_all(table, recent, found, changes, recent_known, report, config.hopeless)
+    target = table.y.numpy()
+    weights = evaluate.weigh(fits, target, min(horizon, max(2, recent.n // 3)), config.evaluate)
+    fits = [one for one, w in zip(fits, weights, strict=True) if w > 0]
+    weights = weights[weights > 0]
+    report("past origins", 0.9)
+    past, spread = _judged(fits, weights, table, horizon, config.evaluate)
+    longer, longer_known = _last(series, known, config.values)
+    if longer.n > recent.n:
+        whole = _table(longer, longer_known, columns, table.standardiser)
+        fits = [conditioned(one, whole) for one in fits]
+    tail = Tail(config.evaluate.tail)
+    mixture = Mixture(tuple(one.model for one in fits), evaluate.components(weights, spread), tail)
+    times, labels = series.future(horizon)
+    inputs = _inputs(times, known.future, columns)
+    return Forecast(
+        series, labels, inputs, mixture, tuple(one.candidate for one in fits), found, columns, past, spread, recent
+    )
+
+
+# --- steps -----------------------------------------------------------------------------------------------------------
+
+
+def _given(season: Any, series: Series) -> tuple[Season, ...] | None:
+    if season is None:
+        return None
+    periods = np.atleast_1d(np.asarray(season, np.float64))
+    if not np.isfinite(periods).all() or (periods < 0).any() or (len(periods) > 1 and (periods < 2).any()):
+        raise InvalidInputError(f"expected periods of at least two steps, or 0 for no season; got {season!r}")
+    named = {period: name for name, period in series.calendar.items()}
+    return tuple(Season(float(p * series.step), named.get(float(p), ""), np.inf) for p in periods[:3] if p >= 2)
+
+
+def _last(series: Series, known: Covariates, count: int) -> tuple[Series, Covariates]:
+    if series.n <= count:
+        return series, known
+    kept = {name: getattr(series, name)[-count:] for name in ("times", "values", "index", "rows")}
+    return replace(series, **kept), replace(known, past=known.past[-count:])
+
+
+def _inputs(times: FloatArray, known: FloatArray, changes: Sequence[Change]) -> FloatArray:
+    """Time, steps and bends, and columns that are known."""
+    return np.column_stack([times, *(change.column(times) for change in changes), known])
+
+
+def _table(
+    series: Series, known: Covariates, changes: Sequence[Change], standardiser: Standardiser | None = None
+) -> Table:
+    X = _inputs(series.times, known.past, changes)
+    s = standardiser or Standardiser.fit(X, series.values)
+    Z, y = torch.tensor(s.transform_x(X)), torch.tensor(s.transform_y(series.values))
+    names = ("time", *(f"{change.kind} at {change.time:g}" for change in changes), *known.names)
+    shortest = torch.full((Z.shape[1],), 1e-3, dtype=torch.float64)  # periods are given, not searched
+    return Table(Z, y, shortest, names, series.name, s)
+
+
+def _fit_all(
+    table: Table,
+    series: Series,
+    found: Sequence[Season],
+    changes: dict[str, tuple[Change, ...]],
+    known: Covariates,
+    report: Callable[[str, float], None],
+    hopeless: float,
+) -> list[Fit]:
+    """Every candidate; one that cannot be fitted is left out, and the error tells if that is true of all."""
+    s = table.standardiser
+    assert s is not None
+    periods = [season.period / float(s.x_scale[0]) for season in found]
+    zero = float(s.transform_y(0.0))
+    is_positive = bool(series.values.min() > 0)
+    tables = {False: table, True: transformed(table, log_warp(table.y.numpy(), zero)) if is_positive else table}
+    wanted = _candidates(len(periods), is_positive, changes, known)
+    fits: list[Fit] = []
+    failures = []
+    for i, candidate in enumerate(wanted):
+        if _is_hopeless(candidate, fits, hopeless):
+            continue
+        report(str(candidate), 0.1 + 0.8 * i / len(wanted))
+        try:
+            one = fit(candidate, layout(candidate, table.X.shape[1], periods), tables[candidate.is_log])
+            if np.isfinite(one.evidence):
+                fits.append(one)
+        except (KittError, RuntimeError, ArithmeticError) as error:
+            failures.append(f"{candidate}: {error}")
+    if not fits:
+        raise FitError("no kernel could be fitted to this series: " + "; ".join(failures[:3]))
+    return fits
+
+
+def _is_hopeless(candidate: Candidate, fits: Sequence[Fit], margin: float) -> bool:
+    """Whether the same trend on the same scale, or that scale with any trend, has far less evidence than the best so far."""
+    best = max((one.evidence for one in fits), default=-np.inf)
+    on_scale = [one for one in fits if one.candidate.is_log == candidate.is_log]
+    same = [one.evidence for one in on_scale if one.candidate.trend == candidate.trend]
+    if len(candidate.columns) > len(candidate.covariates):  # a change may rescue its trend, but not its scale
+        same = [one.evidence for one in on_scale]
+    return bool(same) and max(same) < best - margin
+
+
+def _candidates(
+    seasons: int, is_positive: bool, changes: dict[str, tuple[Change, ...]], known: Covariates
+) -> tuple[Candidate, ...]:
+    """Those without a change, and those with the steps or the bends; all see what is known."""
+    order = [change for kind in changes.values() for change in kind]
+    covariates = tuple(range(1 + len(order), 1 + len(order) + len(known.names)))
+    sets = {
+        kind: [(*(1 + order.index(change) for change in found[: k + 1]), *covariates) for k in range(len(found))]
+        for kind, found in changes.items()
+    }
+    return candidates(seasons, is_positive, covariates, sets.get("step", ()), sets.get("bend", ()))
+
+
+def _judged(
+    fits: Sequence[Fit], weights: FloatArray, table: Table, horizon: int, config: EvaluateConfig
+) -> tuple[Backtest | None, float]:
+    """Forecasts of the past with parameters from before the first origin, and the factor of variances they ask for."""
+    n = len(table.y)
+    starts = evaluate.origin_starts(n, config.first_claim, config.origins)
+    first = starts[0]
+    if first < 8:
+        return None, 1.0
+    models = []
+    for one in fits:
+        whole = replace(table, y=one.model.y, warp=one.model.warp)
+        try:
+            before = fit(one.candidate, one.layout, replace(whole, X=whole.X[:first], y=whole.y[:first]), one.theta)
+        except (KittError, RuntimeError, ArithmeticError):
+            return None, 1.0
+        models.append(replace(before.model, X=whole.X, y=whole.y))
+    tail = Tail(config.tail)
+    past = evaluate.backtest(models, weights, table.y.numpy(), starts, horizon, tail)
+    return past, evaluate.spread_of(past, config)

@@ -1,0 +1,187 @@
+"""Seasons found in the data: periods whose waves explain what a random walk with noise cannot.
+
+Levels that wander show power at every long period, so periods are not read off a plain spectrum. The series is whitened by
+the covariance of a fitted random walk with noise; in that space, waves of each period are tried by least squares, and their
+gain in likelihood is compared with the price of their coefficients (BIC). Periods of the calendar need the least evidence,
+whole numbers of steps a little more, all others the most. Several are found one after the other. Where a random walk hides
+a long period, a bent line with noise may show it; it then counts if a random walk with that season has more evidence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from kitt.errors import KittError
+from kitt.fitting.table import Table
+from kitt.forecast.candidates import Candidate, layout
+from kitt.forecast.fit import Fit, fit
+from kitt.forecast.series import Series
+from kitt.table.scaling import FloatArray
+
+
+@dataclass(frozen=True)
+class SeasonConfig:
+    """Chosen on simulated series (`kitt.lab.series`) and on the first 64 % of the series of `kitt bench atlas`."""
+
+    most: int = 3  # periods at once
+    calendar_bonus: float = 4.0  # nats for a period of the calendar
+    whole_bonus: float = 1.0  # for a whole number of steps
+    calendar_gain: float = 6.0  # nats that a period of the calendar must gain, bonus included
+    gain: float = 10.0  # that another must
+    waves: tuple[int, ...] = (1, 2, 3, 4, 6)  # that are tried: the fundamental one and its multiples
+    longest: int = 400  # steps, of periods that are not of the calendar
+    spectrum_values: int = 600  # at most, for which periods of any length are tried
+    cycles: float = 3.0  # that such a period must have been seen
+    calendar_cycles: float = 1.9
+
+
+DEFAULT = SeasonConfig()
+
+
+@dataclass(frozen=True)
+class Season:
+    """A period in units of time, its name in the calendar, and the nats that its waves gain."""
+
+    period: float
+    name: str
+    gain: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Whitened:
+    """The series after its random walk, and the waves that were found already, are taken out."""
+
+    L: FloatArray
+    y: FloatArray
+    Q: FloatArray  # orthonormal columns that were taken out
+    tried: dict[float, tuple[str, float, FloatArray]]  # by period: its name, its bonus, its waves
+
+    @classmethod
+    def of(cls, L: FloatArray, y: FloatArray, base: FloatArray, series: Series, config: SeasonConfig) -> _Whitened:
+        t = series.times - series.times[0]
+        white = cls(L, solve_triangular(L, y, lower=True), np.empty((len(t), 0)), {}).without(base)
+        for period, name, bonus in _periods(series, config):  # those of the calendar first
+            white.tried.setdefault(period, (name, bonus, white.whiten(waves(t, period, series.step))))
+        return white
+
+    @property
+    def rest(self) -> FloatArray:
+        return self.y - self.Q @ (self.Q.T @ self.y)
+
+    def whiten(self, F: FloatArray) -> FloatArray:
+        return solve_triangular(self.L, F, lower=True)
+
+    def without(self, F: FloatArray) -> _Whitened:
+        return _Whitened(self.L, self.y, np.linalg.qr(np.column_stack([self.Q, self.whiten(F)]))[0], self.tried)
+
+
+def find_seasons(series: Series, table: Table, config: SeasonConfig = DEFAULT) -> tuple[Season, ...]:
+    """Periods of a series, the strongest first; `table` holds it standardised, time in the first column."""
+    t = series.times - series.times[0]
+    y = table.y.numpy()
+    fits = _Walks(table)
+    base = np.column_stack([np.ones(len(t)), t - t.mean()])
+    bent = np.column_stack([base, (t - t.mean()) ** 2])
+    walk = _Whitened.of(fits.root(), y, base, series, config)
+    line = _Whitened.of(np.eye(len(y)), y, bent, series, config)
+    found: list[Season] = []
+    while len(found) < config.most:
+        best = _best(walk, found, series, config)
+        if best is None or not _is_enough(best, config):  # a random walk hides long periods: a line shows them
+            best = _best(line, found, series, config)
+            if best is None or not _is_enough(best, config):
+                break
+            best = Season(best.period, best.name, fits.gain(found, best))
+            if not _is_enough(best, config):
+                break
+        found.append(best)
+        shape = waves(t, best.period, series.step)
+        growing = shape * ((t - t.mean()) / t[-1])[:, None]  # its amplitude may change: no period beside it
+        walk, line = (white.without(np.column_stack([shape, growing])) for white in (walk, line))
+    return tuple(found)
+
+
+def _is_enough(season: Season, config: SeasonConfig) -> bool:
+    return season.gain >= (config.calendar_gain if season.name else config.gain)
+
+
+class _Walks:
+    """Random walks with noise and some seasons, fitted when asked for."""
+
+    def __init__(self, table: Table) -> None:
+        self.table, self.fits = table, {}  # type: ignore[var-annotated]
+
+    def _fit(self, periods: tuple[float, ...]) -> Fit:
+        if periods not in self.fits:
+            s = self.table.standardiser
+            scale = 1.0 if s is None else float(s.x_scale[0])
+            walk = Candidate("random walk", "steady" if periods else "none")
+            shape = layout(walk, self.table.X.shape[1], [p / scale for p in periods])
+            self.fits[periods] = fit(walk, shape, self.table)
+        return self.fits[periods]
+
+    def root(self) -> FloatArray:
+        """The Cholesky factor of the covariance without seasons."""
+        return self._fit(()).model.posterior.L.numpy()
+
+    def gain(self, found: Sequence[Season], more: Season) -> float:
+        """Evidence for another season, with all parameters fitted again."""
+        before = tuple(season.period for season in found)
+        try:
+            return self._fit((*before, more.period)).evidence - self._fit(before).evidence
+        except (KittError, RuntimeError, ArithmeticError):
+            return -math.inf
+
+
+def _periods(series: Series, config: SeasonConfig) -> Iterator[tuple[float, str, float]]:
+    """(period, name in the calendar, bonus) of everything that is tried."""
+    step, n = series.step, series.n
+    span = float(series.times[-1] - series.times[0])
+    named = {p: name for name, p in series.calendar.items() if p <= span / config.calendar_cycles}
+    for period, name in named.items():
+        yield period, name, config.calendar_bonus
+    for steps in range(2, int(min(span / step / 2.5, config.longest)) + 1):
+        if not any(abs(steps * step - p) < 0.3 * step for p in named):
+            yield steps * step, "", config.whole_bonus
+    if n <= config.spectrum_values:
+        for cycles in np.arange(config.cycles, min(span / step / 3.5, 300), 0.25):
+            yield span / float(cycles), "", 0.0
+
+
+def waves(t: FloatArray, period: float, step: float, most: int = 6) -> FloatArray:
+    """Cosines, then sines, of a period and its multiples up to what the steps can show, (N, 2K)."""
+    count = max(1, int(min(most, (period / step + 0.01) // 2)))
+    phase = 2 * math.pi * np.outer(t, np.arange(1, count + 1)) / period
+    return np.hstack([np.cos(phase), np.sin(phase)])
+
+
+def _best(white: _Whitened, found: Sequence[Season], series: Series, config: SeasonConfig) -> Season | None:
+    """The period that gains most, if any gains."""
+    rest, n = white.rest, series.n
+    before, best = float(rest @ rest), None
+    span = float(series.times[-1] - series.times[0])
+    for period, (name, bonus, shape) in white.tried.items():
+        if _is_beside(period, found, span):
+            continue
+        F = shape - white.Q @ (white.Q.T @ shape)
+        count = F.shape[1] // 2
+        for k in sorted({min(k, count) for k in config.waves}):
+            A = F[:, [*range(k), *range(count, count + k)]]
+            if abs(period / series.step - 2 * k) < 1e-6:
+                A = A[:, :-1]  # at half the frequency of the steps, the sine is zero
+            solution, *_ = np.linalg.lstsq(A, rest, rcond=1e-8)
+            after = max(float(np.sum((rest - A @ solution) ** 2)), 1e-12 * before)
+            gain = 0.5 * n * math.log(before / after) - 0.5 * A.shape[1] * math.log(n) + bonus
+            if best is None or gain > best.gain:
+                best = Season(period, name, gain)
+    return best
+
+
+def _is_beside(period: float, found: Sequence[Season], span: float) -> bool:
+    """Whether one of its first two waves cannot be told from a multiple of a period that was found already."""
+    return any(abs(k / period - j / s.period) < 1.5 / span for s in found for k in (1, 2) for j in range(1, 13))

@@ -1,0 +1,332 @@
+"""Values and their index become a series: increasing times as numbers, the usual step, calendar periods, future times.
+
+Dates of a regular frequency are counted in steps (months, quarters, business days, hours ...), so that a year of months is
+always twelve steps. Irregular dates are counted in days, irregular numbers are taken as they are. Missing values are left
+out: what a Gaussian process needs are the times at which something was seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import gcd
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kitt.errors import InvalidInputError
+from kitt.table.dataset import DATE_FORMATS
+from kitt.table.scaling import FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MIN_VALUES = 8
+_DAY = 86400.0  # seconds
+_REGULAR = 0.02  # of a step, by which a regular time may be off: decimal years are rounded
+_FILLED = 0.25  # of all steps between the first time and the last must have a row, for a series to be regular
+_NUMBERS = {"day": 1.0, "week": 7.0, "month": 30.436875, "year": 365.2425}  # in days
+
+
+@dataclass(frozen=True)
+class Frequency:
+    """How times follow each other: `unit` is month, day (business days), seconds, number, or irregular."""
+
+    unit: str
+    size: float = 1.0  # of a step: months, business days, seconds, or units of the index
+    at_month_end: bool = False
+
+    @property
+    def name(self) -> str:
+        """The step in words."""
+        if self.unit == "month":
+            return {1: "month", 3: "quarter", 12: "year"}.get(int(self.size), f"{self.size:.0f} months")
+        if self.unit == "seconds":
+            named = {1.0: "second", 60.0: "minute", 3600.0: "hour", _DAY: "day", 7 * _DAY: "week"}
+            return named.get(self.size, f"{self.size:g} seconds")
+        return {"business": "business day", "days": "day"}.get(self.unit, "step")
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """What was seen (N values), and where the index ends.
+
+    Parameters
+    ----------
+    times : array of shape (N,)
+        Increasing; in steps since the first entry of the index, or in days or raw units where the steps are irregular.
+    values : array of shape (N,)
+    index : pandas.Index
+        The entries of the index at which a value was seen.
+    step : float
+        The usual time between two entries, on the scale of `times`: 1 where the steps are regular.
+    calendar : mapping of str to float
+        Periods that the calendar suggests, on the scale of `times`: a year is 12 where a step is a month.
+    end : float
+        The time of the last entry, whether a value was seen there or not: forecasts begin one step later.
+    """
+
+    times: FloatArray
+    values: FloatArray
+    index: pd.Index
+    step: float
+    calendar: dict[str, float]
+    end: float
+    frequency: Frequency
+    origin: Any  # the entry of the index at time 0
+    rows: NDArray[np.intp]  # positions of these values among those that were given
+    name: str = "y"
+    missing: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def n(self) -> int:
+        return len(self.values)
+
+    @property
+    def is_dated(self) -> bool:
+        return self.frequency.unit not in ("number", "irregular")
+
+    @classmethod
+    def of(cls, y: Any, index: Any = None) -> Series:
+        """The series of values and an index: numbers, dates, or texts that are dates; without one, 0, 1, 2 and so on."""
+        import pandas as pd
+
+        values, found, name = _values(y)
+        labels = _index(found if index is None else index, len(values))
+        notes: tuple[str, ...] = ()
+        order = np.arange(len(values))
+        if not labels.is_monotonic_increasing:
+            order = np.argsort(labels.to_numpy(), kind="stable")
+            values, labels, notes = values[order], labels[order], ("the rows were not in the order of time: sorted",)
+        if not labels.is_unique:
+            twice = labels[labels.duplicated()][0]
+            raise InvalidInputError(
+                f"expected every time once; got {twice} more than once: several series in one table are told apart by a "
+                "column (by=..., --by), and repeated values need their mean"
+            )
+        frequency = _frequency(labels)
+        times, step = _times(labels, frequency)
+        seen = np.isfinite(values)
+        if seen.sum() < MIN_VALUES:
+            raise InvalidInputError(
+                f"expected at least {MIN_VALUES} values to forecast from; got {int(seen.sum())}: give a longer series"
+            )
+        dated = isinstance(labels, pd.DatetimeIndex)
+        return cls(
+            times=times[seen],
+            values=values[seen],
+            index=labels[seen],
+            step=step,
+            calendar=_calendar(frequency, dated, step),
+            end=float(times[-1]),
+            frequency=frequency,
+            origin=labels[0],
+            rows=order[seen],
+            name=name,
+            missing=int((~seen).sum()),
+            notes=notes,
+        )
+
+    def future(self, horizon: int) -> tuple[FloatArray, pd.Index]:
+        """The next times, and the entries of the index that belong to them."""
+        times = self.end + self.step * np.arange(1, horizon + 1)
+        return times, self.labels(times)
+
+    def labels(self, times: FloatArray) -> pd.Index:
+        """The entries of the index at these times."""
+        import pandas as pd
+
+        kind, size = self.frequency.unit, self.frequency.size
+        if kind == "month":
+            months = pd.PeriodIndex([self.origin.to_period("M") + int(round(t * size)) for t in times])
+            if self.frequency.at_month_end:
+                return months.to_timestamp(how="end").normalize()
+            return months.to_timestamp() + pd.Timedelta(days=self.origin.day - 1)
+        if kind == "business":
+            return pd.DatetimeIndex([self.origin + pd.offsets.BusinessDay(int(round(t))) for t in times])
+        if kind == "seconds":
+            return pd.DatetimeIndex(self.origin + pd.to_timedelta(np.round(times * size * 1e6), unit="us"))
+        if kind == "days":
+            return pd.DatetimeIndex(self.origin + pd.to_timedelta(np.round(times * _DAY), unit="s"))
+        raw = times if kind == "irregular" else np.round(float(self.origin) + times * size, _digits(size))
+        is_whole = kind == "number" and float(size).is_integer() and float(self.origin).is_integer()
+        return pd.Index(np.round(raw).astype(np.int64) if is_whole else raw)
+
+    def time_of(self, labels: Any) -> FloatArray:
+        """The times of other entries of the index, such as those of a forecast that begins later."""
+        index = _index(labels, np.size(labels))
+        return _positions(index, self.frequency, self.origin)
+
+    def head(self, count: int) -> Series:
+        """The first values alone: what was known at that time."""
+        kept = {name: getattr(self, name)[:count] for name in ("times", "values", "index", "rows")}
+        return replace(self, **kept, end=float(self.times[count - 1]))
+
+
+# --- values and index ------------------------------------------------------------------------------------------------
+
+
+def _values(y: Any) -> tuple[FloatArray, Any, str]:
+    """Numbers, the index that came with them, and their name."""
+    import pandas as pd
+
+    if isinstance(y, pd.DataFrame):
+        if y.shape[1] != 1:
+            raise InvalidInputError(f"expected one column of values; got {y.shape[1]}: name the target")
+        y = y.iloc[:, 0]
+    index = y.index if isinstance(y, pd.Series) else None
+    name = str(getattr(y, "name", None) or "y")
+    try:
+        values = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"expected numbers to forecast; got other values ({error})") from error
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1:
+        raise InvalidInputError(f"expected one series, of shape (N,); got shape {values.shape}")
+    if np.isinf(values).any():
+        raise InvalidInputError("expected finite values or missing ones; got infinite ones: leave them empty")
+    return values, index, name
+
+
+def _index(index: Any, count: int) -> pd.Index:
+    """As dates or numbers."""
+    import pandas as pd
+
+    if index is None:
+        return pd.RangeIndex(count)
+    if hasattr(index, "to_numpy") and not isinstance(index, pd.Index | pd.Series):  # polars and others
+        index = index.to_numpy()
+    labels = pd.Index(index)
+    if isinstance(labels, pd.MultiIndex) or len(labels) != count:
+        raise InvalidInputError(f"expected an index with one entry for each of {count} values; got {len(labels)}")
+    if isinstance(labels, pd.PeriodIndex):
+        labels = labels.to_timestamp()
+    if not isinstance(labels, pd.DatetimeIndex) and not pd.api.types.is_numeric_dtype(labels.dtype):
+        labels = _dates(labels)
+    if isinstance(labels, pd.DatetimeIndex):
+        labels = labels.tz_convert("UTC").tz_localize(None) if labels.tz is not None else labels
+    if labels.hasnans or (not isinstance(labels, pd.DatetimeIndex) and not np.isfinite(labels.astype(float)).all()):
+        raise InvalidInputError("expected a time for every row; got missing ones: fill them in or drop those rows")
+    return labels
+
+
+def _dates(labels: pd.Index) -> pd.DatetimeIndex:
+    import pandas as pd
+
+    texts = labels.astype(str).str.strip()
+    readings = []
+    for written in (*DATE_FORMATS, "%Y/%m", "%m/%Y", "%b %Y", "%B %Y"):
+        if pd.isna(pd.to_datetime(texts[0], format=written, errors="coerce", utc=True)):
+            continue
+        read = pd.to_datetime(texts, format=written, errors="coerce", utc=True).tz_localize(None)
+        if not read.hasnans:
+            readings.append((written, read))
+    if any(not read.equals(readings[0][1]) for _, read in readings):
+        fits = " and ".join(written for written, _ in readings)
+        raise InvalidInputError(
+            f"expected dates with one reading; got '{texts[0]}', which fits {fits}: write 2020-12-31"
+        )
+    if readings:
+        return readings[0][1]
+    quarters = texts.str.replace(r"[ -]", "", regex=True)
+    if quarters.str.fullmatch(r"\d{4}Q[1-4]").all():
+        return pd.PeriodIndex(quarters, freq="Q").to_timestamp()
+    raise InvalidInputError(f"expected numbers or dates as times; got '{labels[0]}': write dates as 2020-12-31")
+
+
+# --- frequency and times ---------------------------------------------------------------------------------------------
+
+
+def _frequency(labels: pd.Index) -> Frequency:
+    import pandas as pd
+
+    if len(labels) < 2:
+        return Frequency("number")
+    if not isinstance(labels, pd.DatetimeIndex):
+        raw = labels.to_numpy(np.float64)
+        step = float(np.median(np.diff(raw)))
+        steps = (raw - raw[0]) / step
+        step *= float(np.round(steps[-1]) and steps[-1] / np.round(steps[-1])) or 1.0  # over the whole range
+        return Frequency("number", step) if _is_regular((raw - raw[0]) / step) else Frequency("irregular")
+    at_end = bool(labels.is_month_end.all())
+    if (at_end or len(set(labels.day)) == 1) and bool((labels == labels.normalize()).all()):
+        months = np.diff(labels.year * 12 + labels.month)
+        size = gcd(*months.tolist())
+        if size and _is_filled(months.sum() / size, len(labels)):
+            return Frequency("month", float(size), at_end)
+    if _is_business(labels):
+        return Frequency("business")
+    seconds = np.diff(labels.to_numpy().astype("datetime64[us]").astype(np.int64)) / 1e6
+    size = float(gcd(*np.round(seconds).astype(np.int64).tolist())) if (seconds >= 1).all() else float(seconds.min())
+    if size > 0 and _is_filled(seconds.sum() / size, len(labels)) and _is_regular(np.cumsum(seconds) / size):
+        return Frequency("seconds", size)
+    return Frequency("days")
+
+
+def _is_regular(steps: FloatArray) -> bool:
+    off = np.abs(steps - np.round(steps))
+    return bool(off.max() < max(_REGULAR, 1e-6)) and _is_filled(steps[-1], len(steps))
+
+
+def _is_filled(steps: float, count: int) -> bool:
+    return count >= _FILLED * steps
+
+
+def _is_business(labels: pd.DatetimeIndex) -> bool:
+    """Weekdays only, of which hardly any is missing; over more than two weeks."""
+    if (labels.day_of_week > 4).any() or not (labels == labels.normalize()).all() or len(labels) < 11:
+        return False
+    days = np.busday_count(labels[0].date(), labels[-1].date()) + 1
+    return bool(len(labels) > 0.8 * days) and bool((np.diff(labels) == np.timedelta64(3, "D")).any())
+
+
+def _times(labels: pd.Index, frequency: Frequency) -> tuple[FloatArray, float]:
+    times = _positions(labels, frequency, labels[0])
+    if frequency.unit in ("days", "irregular"):
+        return times, float(np.median(np.diff(times))) if len(times) > 1 else 1.0
+    return times, 1.0
+
+
+def _positions(labels: pd.Index, frequency: Frequency, origin: Any) -> FloatArray:
+    kind, size = frequency.unit, frequency.size
+    if kind == "month":
+        months = (labels.year - origin.year) * 12 + labels.month - origin.month
+        return np.asarray(months, np.float64) / size
+    if kind == "business":
+        return np.busday_count(origin.date(), labels.to_numpy().astype("datetime64[D]")).astype(np.float64)
+    if kind in ("seconds", "days"):
+        seconds = (labels - origin).total_seconds().to_numpy()
+        return np.round(seconds / size) if kind == "seconds" else seconds / _DAY
+    raw = labels.to_numpy(np.float64)
+    return raw if kind == "irregular" else np.round((raw - float(origin)) / size)
+
+
+def _calendar(frequency: Frequency, dated: bool, step: float) -> dict[str, float]:
+    """Periods of the calendar in units of `times`, from two steps on."""
+    kind, size = frequency.unit, frequency.size
+    if kind == "month":
+        found = {"year": 12 / size}
+    elif kind == "business":
+        found = {"week": 5.0, "month": _NUMBERS["month"] * 5 / 7, "year": _NUMBERS["year"] * 5 / 7}
+    elif kind == "seconds":
+        found = {name: days * _DAY / size for name, days in _NUMBERS.items()}
+        found["hour"] = 3600 / size
+    elif kind == "days":
+        found = dict(_NUMBERS)
+    elif kind == "number":
+        found = {"unit of time": _rounded(1 / size)}
+    else:
+        found = {"unit of time": 1.0}
+    return {name: period for name, period in found.items() if period > 1.99 * step}
+
+
+def _digits(size: float) -> int:
+    """Decimal places of a number with steps of this size."""
+    return 6 - int(np.floor(np.log10(size)))
+
+
+def _rounded(period: float) -> float:
+    """A whole number of steps where decimal years are rounded."""
+    return round(period) if abs(period - round(period)) < 0.005 * period and period < 40 else period

@@ -1,0 +1,172 @@
+"""Forecasts of series whose future is known."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import kitt
+from kitt.errors import InvalidInputError
+from kitt.forecast.candidates import Candidate, layout
+from kitt.forecast.covariates import Covariates
+from kitt.forecast.evaluate import origin_starts, rolling
+from kitt.forecast.fit import fit
+from kitt.forecast.forecaster import KITTForecaster
+from kitt.forecast.picture import save_picture, text_picture
+from kitt.forecast.pipeline import _table
+from kitt.forecast.series import Series
+from kitt.lab.series import KINDS, simulate
+
+
+@pytest.fixture(scope="module")
+def monthly() -> tuple[pd.Series, np.ndarray, kitt.Forecast]:
+    """A trend with a season and noise, 84 months seen and 24 to come, and its forecast."""
+    rng = np.random.default_rng(3)
+    t = np.arange(108)
+    y = 50 + 0.3 * t + 5 * np.sin(2 * np.pi * t / 12) + 0.5 * rng.normal(size=108)
+    seen = pd.Series(y[:84], pd.date_range("2012-01-01", periods=84, freq="MS"), name="sales")
+    return seen, y[84:], kitt.forecast(seen, horizon=24)
+
+
+def test_a_trend_with_a_season_goes_on(monthly: tuple[pd.Series, np.ndarray, kitt.Forecast]) -> None:
+    _, future, made = monthly
+    assert np.abs(made.median - future).mean() < 1.0
+    low, high = made.interval(0.9)
+    assert np.mean((future >= low) & (future <= high)) > 0.7
+    assert [round(season.period) for season in made.active_seasons] == [12]
+    assert made.active_seasons[0].name == "year"
+    assert made.index[0] == pd.Timestamp("2019-01-01")
+    assert made.index[-1] == pd.Timestamp("2020-12-01")
+
+
+def test_mean_quantiles_samples_and_density_agree(monthly: tuple[pd.Series, np.ndarray, kitt.Forecast]) -> None:
+    _, future, made = monthly
+    draws = made.sample(4000, random_state=0)
+    assert np.allclose(draws.mean(0), made.mean, atol=0.2)
+    assert np.allclose(np.quantile(draws, 0.9, axis=0), made.quantiles([0.9])[:, 0], atol=0.3)
+    assert (np.diff(made.quantiles([0.05, 0.25, 0.5, 0.75, 0.95]), axis=1) > 0).all()
+    assert np.isfinite(made.log_density(future)).all()
+    assert made.at(made.index[[3, 7]]).median == pytest.approx(made.median[[3, 7]])
+
+
+def test_components_add_up(monthly: tuple[pd.Series, np.ndarray, kitt.Forecast]) -> None:
+    seen, _, made = monthly
+    parts, best = made.components(), made.mixture.models[made.best]
+    total = parts.prod(axis=1) if made.candidates[made.best].is_log else parts.sum(axis=1)
+    expected = best.warp.inverse(best.moments(best.inputs(made.inputs))[0])
+    assert np.allclose(total.to_numpy()[-24:], made._standardiser.inverse_mean(expected), rtol=1e-6)
+    assert len(parts) == len(seen) + 24
+    assert "season of 12" in parts
+
+
+def test_claims_come_from_past_origins(monthly: tuple[pd.Series, np.ndarray, kitt.Forecast]) -> None:
+    seen, _, made = monthly
+    past = made.past_forecasts()
+    assert (past["index"] > past["origin"]).all()
+    assert np.allclose(past["actual"], seen[past["index"]])
+    claims = made.accuracy(0.9)
+    assert claims["mean_absolute_error"] < 2.0
+    assert 0.6 < claims["coverage"] <= 1.0
+
+
+def test_words_json_and_pictures(monthly: tuple[pd.Series, np.ndarray, kitt.Forecast], tmp_path) -> None:
+    _, _, made = monthly
+    assert "12 steps (a year)" in made.explain()
+    record = json.loads(json.dumps(made.to_dict()))
+    assert record["forecast"][0]["index"] == "2019-01-01"
+    assert sum(kernel["weight"] for kernel in record["kernels"]) == pytest.approx(1.0)
+    lines = text_picture(made, 60, 12).splitlines()
+    assert len(lines) == 12
+    assert max(map(len, lines)) <= 60
+    save_picture(made, tmp_path / "forecast.png")
+    assert (tmp_path / "forecast.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_one_factor_gives_the_forecast_from_every_origin() -> None:
+    """Against a fit to the first values alone, with the same parameters and a level that nobody knows."""
+    series = Series.of(simulate("random walk", np.random.default_rng(0), 40).seen)
+    table = _table(series, Covariates.none(series.n, 1), ())
+    candidate = Candidate("random walk with drift")
+    model = fit(candidate, layout(candidate, 1, ()), table).model
+    kernel, theta = model.fitted_kernel.kernel, model.fitted_kernel.theta
+    for origin in rolling(model, origin_starts(series.n, 0.5, 3), 6):
+        t, rows = origin.start, origin.rows
+        K = (kernel.matrix(theta, model.X) + 25.0).numpy() + np.diag(kernel.noise(theta, model.X).numpy())
+        solved = np.linalg.solve(K[:t, :t], K[:t][:, rows])
+        assert np.allclose(origin.mean, solved.T @ model.y.numpy()[:t], atol=1e-6)
+        assert np.allclose(origin.variance, np.diag(K)[rows] - np.sum(K[:t][:, rows] * solved, 0), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["step", "change point", "two seasons", "growing season"])
+def test_what_was_simulated_is_named(kind: str) -> None:
+    series = simulate(kind, np.random.default_rng([5, KINDS.index(kind)]))
+    made = kitt.forecast(series.seen, horizon=24)
+    for period in series.periods:
+        assert any(abs(season.period - period) < 0.06 * period for season in made.active_seasons)
+    if series.change is not None:
+        assert any(abs(change.time - series.change) <= 7 for change in made.active_changes)
+        assert "Until" in made.explain()
+    low, high = made.interval(0.9)
+    assert np.mean((series.future >= low) & (series.future <= high)) > 0.6
+
+
+def test_a_season_can_be_given_or_forbidden() -> None:
+    y = simulate("trend and season", np.random.default_rng(1)).seen
+    assert [s.period for s in kitt.forecast(y, season=6).seasons] == [6.0]
+    assert not kitt.forecast(y, season=0).seasons
+
+
+def test_columns_that_are_known_help() -> None:
+    rng = np.random.default_rng(2)
+    price = rng.normal(size=72)
+    y = 3 * price + np.cumsum(0.1 * rng.normal(size=72))
+    made = kitt.forecast(y[:60], horizon=12, X=price[:60], future=price[60:])
+    assert np.abs(made.median - y[60:]).mean() < 0.3 * np.abs(y[60:]).mean()
+
+
+@pytest.mark.parametrize("y", [np.zeros(20), np.full(12, 7.5), np.arange(8.0), 1e12 + np.arange(30.0), -np.ones(9)])
+def test_odd_series_have_a_finite_forecast(y: np.ndarray) -> None:
+    made = kitt.forecast(y, horizon=3)
+    assert np.isfinite(made.mean).all()
+    assert np.isfinite(made.quantiles([0.05, 0.95])).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"horizon": 0}, "horizon from 1"),
+        ({"season": -1}, "periods of at least two"),
+        ({"X": np.ones((20, 1))}, "give future too"),
+        ({"X": np.ones((20, 1)), "future": np.ones((3, 1))}, "future with 12 rows"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_with_a_reason(options: dict, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        kitt.forecast(np.arange(20.0), **options)
+
+
+def test_a_bad_series_does_not_stop_the_others() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"store": ["a"] * 30 + ["b"] * 30 + ["c"] * 3, "week": [*range(30), *range(30), *range(3)]})
+    frame["units"] = 20 + rng.normal(size=63)
+    found = kitt.forecast_many(frame, "units", "week", "store", horizon=4)
+    assert list(found.table.groupby("series").size().items()) == [("a", 4), ("b", 4)]
+    assert list(found.failures["series"]) == ["c"]
+    assert "at least 8" in found.failures["error"].iloc[0]
+    again = kitt.forecast_many(frame, "units", "week", "store", horizon=4, jobs=2)
+    assert np.allclose(again.table["mean"], found.table["mean"])
+
+
+def test_the_forecaster_is_an_estimator() -> None:
+    y = pd.Series(10 + np.tile([1.0, 4.0, 2.0, 7.0], 8), pd.period_range("2015Q1", periods=32, freq="Q"))
+    y += 0.1 * np.random.default_rng(0).normal(size=32)
+    forecaster = KITTForecaster(season=4).fit(y, fh=[1, 2, 4])
+    mean = forecaster.predict()
+    assert list(map(str, mean.index)) == ["2023Q1", "2023Q2", "2023Q4"]
+    assert mean.to_numpy().round().tolist() == [11, 14, 17]
+    assert len(forecaster.predict(fh=range(1, 16))) == 15
+    assert forecaster.predict_quantiles(alpha=[0.1, 0.9]).shape == (3, 2)
+    assert KITTForecaster(**forecaster.get_params()).get_params() == forecaster.get_params()
+    with pytest.raises(InvalidInputError, match="whole numbers from 1"):
+        forecaster.predict(fh=[0])
