@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 import kitt
-from kitt.lab.series import KINDS, HORIZON, Simulated, simulate
+from kitt.lab.series import HORIZON, KINDS, Simulated, simulate
 
 
 def is_named(series: Simulated, made: kitt.Forecast) -> bool:
@@ -44,7 +44,10 @@ def kinds(count: int, seed: int) -> None:
             ratio.append(np.abs(series.future - made.median).mean() / np.abs(series.future - naive).mean())
         seconds = (time.process_time() - began) / count
         mae = np.exp(np.mean(np.log(ratio)))
-        print(f"| {kind} | {count} | {np.mean(inside):.2f} | {np.mean(named):.2f} | {mae:.2f} | {seconds:.2f} |", flush=True)
+        print(
+            f"| {kind} | {count} | {np.mean(inside):.2f} | {np.mean(named):.2f} | {mae:.2f} | {seconds:.2f} |",
+            flush=True,
+        )
 
 
 def speed(count: int, seed: int) -> None:

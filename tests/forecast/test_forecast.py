@@ -9,12 +9,12 @@ import pytest
 import kitt
 from kitt.errors import InvalidInputError
 from kitt.forecast.candidates import Candidate, layout
+from kitt.forecast.covariates import Covariates
 from kitt.forecast.evaluate import origin_starts, rolling
 from kitt.forecast.fit import fit
 from kitt.forecast.forecaster import KITTForecaster
 from kitt.forecast.picture import save_picture, text_picture
 from kitt.forecast.pipeline import _table
-from kitt.forecast.covariates import Covariates
 from kitt.forecast.series import Series
 from kitt.lab.series import KINDS, simulate
 

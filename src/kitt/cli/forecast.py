@@ -34,7 +34,9 @@ app = typer.Typer()
 def forecast(
     tables: Annotated[list[str], typer.Argument(metavar="TABLE", help="CSV or Parquet files, directories, or -.")],
     target: Target = None,
-    time: Annotated[str | None, typer.Option(help="Column of dates or numbers; without it, rows follow each other.")] = None,
+    time: Annotated[
+        str | None, typer.Option(help="Column of dates or numbers; without it, rows follow each other.")
+    ] = None,
     horizon: Annotated[int, typer.Option("--horizon", "-n", help="Steps ahead.", min=1)] = 12,
     by: Annotated[list[str] | None, typer.Option(help="Column that tells series apart; may be repeated.")] = None,
     known: Annotated[
@@ -56,9 +58,9 @@ def forecast(
     from kitt.forecast.tables import Columns, series_of
     from kitt.table.reading import read_table
 
-    for path in (out, picture, summary):
-        if path is not None and not path.parent.is_dir():
-            raise InvalidInputError(f"cannot write {path}: there is no directory {path.parent}")
+    for file in (out, picture, summary):
+        if file is not None and not file.parent.is_dir():
+            raise InvalidInputError(f"cannot write {file}: there is no directory {file.parent}")
     levels = levels_of(quantiles)
     options: dict[str, Any] = {} if not season else {"season": season}
     wanted = Columns(target, time, tuple(by or ()), tuple(known or ()))

@@ -40,7 +40,9 @@ def draw(axes: Any, forecast: Forecast) -> None:
     axes.plot(index, values, color="black", linewidth=1.0, label=forecast.series.name)
     for level, alpha in ((0.9, 0.2), (0.5, 0.35)):
         low, high = forecast.interval(level)
-        axes.fill_between(forecast.index, low, high, color=_BLUE, alpha=alpha, linewidth=0, label=f"{level:.0%} interval")
+        axes.fill_between(
+            forecast.index, low, high, color=_BLUE, alpha=alpha, linewidth=0, label=f"{level:.0%} interval"
+        )
     axes.plot(forecast.index, forecast.median, color=_BLUE, linewidth=1.6, label="median")
     for change in forecast.active_changes:
         axes.axvline(forecast.series.labels(np.array([change.time]))[0], color=_RED, linewidth=0.8, linestyle=":")
@@ -63,10 +65,10 @@ def text_picture(forecast: Forecast, width: int = 80, height: int = 16) -> str:
     first, last = times[0], ahead[-1]
 
     def column(t: float) -> int:
-        return int(round((columns - 1) * (t - first) / max(last - first, 1e-12)))
+        return round(float((columns - 1) * (t - first) / max(last - first, 1e-12)))
 
     def row(value: float) -> int:
-        return int(round((height - 1) * (top - value) / max(top - bottom, 1e-300)))
+        return round(float((height - 1) * (top - value) / max(top - bottom, 1e-300)))
 
     for t, a, b in zip(ahead, low, high, strict=True):
         for r in range(row(b), row(a) + 1):
@@ -76,4 +78,6 @@ def text_picture(forecast: Forecast, width: int = 80, height: int = 16) -> str:
     for t, value in zip(ahead, forecast.median, strict=True):
         grid[row(value)][column(t)] = "o"
     labels = [scale[0], *[""] * (height - 2), scale[1]]
-    return "\n".join(f"{label:>{margin - 1}} {''.join(line).rstrip()}" for label, line in zip(labels, grid, strict=True))
+    return "\n".join(
+        f"{label:>{margin - 1}} {''.join(line).rstrip()}" for label, line in zip(labels, grid, strict=True)
+    )

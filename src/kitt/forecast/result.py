@@ -153,7 +153,8 @@ class Forecast:
         model, candidate = self.mixture.models[self.best], self.candidates[self.best]
         X = np.concatenate([self._past_inputs, self.inputs])
         roles = dict(parts(candidate, len(self.seasons)))
-        s, found = self._standardiser, {}
+        s = self._standardiser
+        found: dict[str, Any] = {}
         for position, word in enumerate(model.expression):
             name = self._role(roles[str(word)])
             found[name] = found.get(name, 0.0) + model.posterior.component(position, model.inputs(X))[0].numpy()
@@ -251,9 +252,7 @@ class Forecast:
             "values": self.series.n,
             "missing": self.series.missing,
             "step": self.series.frequency.name,
-            "seasons": [
-                {"period": s.period / self.series.step, "name": s.name} for s in self.active_seasons
-            ],
+            "seasons": [{"period": s.period / self.series.step, "name": s.name} for s in self.active_seasons],
             "changes": [
                 {"kind": c.kind, "at": text_of(self.series.labels(np.array([c.time]))[0])} for c in self.active_changes
             ],

@@ -64,7 +64,9 @@ def one_series(frame: pd.DataFrame, columns: Columns) -> SeriesTable:
     raw = frame[columns.target]
     y = pd.to_numeric(raw, errors="coerce")
     if stray := [value for value, number in zip(raw, y, strict=True) if pd.isna(number) and not pd.isna(value)]:
-        raise InvalidInputError(f"expected numbers in the target '{columns.target}'; got '{stray[0]}': correct these cells")
+        raise InvalidInputError(
+            f"expected numbers in the target '{columns.target}'; got '{stray[0]}': correct these cells"
+        )
     index = None if columns.time is None else frame[columns.time].to_numpy()
     if not columns.known:
         return SeriesTable(y.rename(columns.target).reset_index(drop=True), _or_range(index, len(y)))
@@ -92,5 +94,3 @@ def series_of(frame: pd.DataFrame, columns: Columns) -> Iterator[tuple[str, pd.D
     groups = frame.groupby(list(columns.by), sort=False, dropna=False)
     for key, rows in groups:
         yield ", ".join(map(str, key if isinstance(key, tuple) else (key,))), rows
-
-

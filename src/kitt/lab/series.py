@@ -32,9 +32,7 @@ def simulate(kind: str, rng: np.random.Generator, n: int = 144, horizon: int = H
     return _MAKERS[kind](rng, n, horizon)
 
 
-def _cut(
-    kind: str, y: FloatArray, horizon: int, periods: tuple[int, ...] = (), change: int | None = None
-) -> Simulated:
+def _cut(kind: str, y: FloatArray, horizon: int, periods: tuple[int, ...] = (), change: int | None = None) -> Simulated:
     return Simulated(kind, y[:-horizon], y[-horizon:], periods, change)
 
 
