@@ -9,10 +9,20 @@ import pytest
 import kitt
 
 MODULES = ("errors", "estimator", "table.dataset", "language.grammar", "language.fitted_kernel", "network.caption")
-MODULES += ("explain.decompose", "explain.facts", "report.html", "export")
+MODULES += (
+    "forecast.pipeline",
+    "forecast.result",
+    "forecast.many",
+    "forecast.forecaster",
+    "explain.decompose",
+    "explain.facts",
+    "report.html",
+    "export",
+)
 PUBLIC = (  # beside these, kitt.__all__ has WORDS, a tuple, and the names of `suggest`, `model` and `fitting`
     *("KITTRegressor", "explain", "Explanation", "write_report", "Dataset", "caption", "Captions"),
     *("FittedKernel", "parse", "Expression", "KittError"),
+    *("forecast", "forecast_many", "Forecast", "KITTForecaster"),
 )
 
 
