@@ -50,6 +50,7 @@ STEPS: tuple[tuple[str, float, str, str], ...] = (
     ("calibration", 0.5, "calibration", "calibration --models default,paper"),
     ("latency", 0.1, "latency", "latency --data {data}"),
     ("evidence", 0.3, "evidence", "evidence --data {data}"),
+    ("Bayesian optimisation", 1.5, "bo", "bo --seeds 10"),
     ("parts of the fitter", 0.5, "starts", "starts --data {data}"),
 )
 

@@ -10,7 +10,7 @@ import kitt
 STAGES = """
 errors threads files formatting
 table language gp network fitting model
-suggest estimator forecast
+suggest estimator forecast botorch
 explain export report serve cli
 lab
 """

@@ -1,16 +1,15 @@
-"""A kernel for BoTorch
+"""A model for BoTorch
 
-KITT names and fits the kernel of the points that were measured so far; BoTorch then asks where to measure next. The kernel
-is handed over as a live `covar_module` with its fitted values, which refer to standardised data.
+KITT names and fits the kernels of the points that were measured so far; BoTorch then asks where to measure next. The whole
+model is handed over, in the units of the points.
 """
 
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from botorch.acquisition import LogExpectedImprovement
+from botorch.acquisition import qLogExpectedImprovement
 
 import kitt
-from kitt.export.botorch import gp
 
 rng = np.random.default_rng(0)
 
@@ -22,16 +21,14 @@ def measure(x):
 x = rng.uniform(0, 4, 14)
 y = measure(x)
 fitted = kitt.suggest(x[:, None], y, fit=True, effort="quick").fitted
-kernel = fitted.best
-print("The heaviest kernel is", kernel.expression)
+print("The heaviest kernel is", fitted.best.expression)
 
-scaler = kernel.standardiser
-model = gp(fitted.to("botorch"), kernel.parameters["noise"], scaler.transform_x(x[:, None]), scaler.transform_y(y))
-improvement = LogExpectedImprovement(model, best_f=scaler.transform_y(y).max())
+model = fitted.to_botorch()
+improvement = qLogExpectedImprovement(model, best_f=y.max())
 
 grid = np.linspace(0, 4, 300)
 with torch.no_grad():
-    gain = improvement(torch.tensor(scaler.transform_x(grid[:, None]))[:, None, :]).numpy()
+    gain = improvement(torch.tensor(grid[:, None, None])).numpy()
 best = grid[gain.argmax()]
 print(f"Measure next at x = {best:.2f}; the largest value so far is {y.max():.2f}.")
 

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kitt import export, report, serve
+    from kitt import botorch, export, report, serve
     from kitt.errors import KittError
     from kitt.estimator import KITTRegressor
     from kitt.explain import Explanation, explain
@@ -46,11 +46,12 @@ _HOMES = {
     "table.dataset": ("Dataset",),
 }
 _PUBLIC = {name: home for home, names in _HOMES.items() for name in names}
-_FOLDERS = ("export", "report", "serve")  # `kitt.export.code(...)`, without a further import
+_FOLDERS = ("botorch", "export", "report", "serve")  # `kitt.export.code(...)`, without a further import
 __all__ = [  # noqa: RUF022 (in the order of use)
     "suggest", "Suggestion", "KITTRegressor", "forecast", "forecast_many", "Forecast", "Forecasts", "KITTForecaster",
     "explain", "Explanation", "write_report", "load", "Model", "Mixture", "Dataset", "caption",
-    "Captions", "fit", "FittedGP", "FittedKernel", "parse", "Expression", "WORDS", "KittError", "export", "report", "serve",
+    "Captions", "fit", "FittedGP", "FittedKernel", "parse", "Expression", "WORDS", "KittError",
+    "botorch", "export", "report", "serve",
 ]  # fmt: skip
 
 

@@ -34,6 +34,10 @@ class CheckpointError(KittError, RuntimeError):
     """A checkpoint or model file that is truncated, foreign, or of another version."""
 
 
+class PartialExportWarning(UserWarning):
+    """What is handed over is a part of the model: its predictions are not those of the whole."""
+
+
 class MissingExtraError(KittError, ImportError):
     """An optional dependency that is not installed."""
 

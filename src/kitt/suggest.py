@@ -30,8 +30,35 @@ def suggest(
 ) -> Suggestion:
     """Name the kernel of a table, and with `fit` make a model of it.
 
-    `X` and `y` are arrays, or `X` is a DataFrame, a Dataset or a file and `target` names its column (default: the last).
-    `options` are the fields of `Options`.
+    Parameters
+    ----------
+    X : array of shape (N, D), data frame, Dataset, or path of a file
+        The inputs in raw units. A frame or a file may hold the target too.
+    y : array of shape (N,), optional
+        The target in raw units.
+    k : int
+        How many captions the network gives.
+    fit : bool
+        Whether to fit a model, or only to ask the network.
+    target : str, optional
+        The column of a frame or a file that is the target; without it, the last one.
+    progress : callable, optional
+        Is told what is being done, and which share of all work is done.
+    **options
+        The fields of `kitt.model.options.Options`: among them `effort` ("quick", "normal" or "thorough"), `deadline`
+        (seconds for the whole call), `model` (the checkpoint), `ranking`, `weights` and `random_state`.
+
+    Returns
+    -------
+    Suggestion
+
+    Examples
+    --------
+    >>> import numpy as np, kitt
+    >>> x = np.linspace(0, 10, 60)
+    >>> suggestion = kitt.suggest(x[:, None], 2 * x + np.sin(x), fit=True, effort="quick")
+    >>> len(suggestion.captions), suggestion.fitted.predict([[5.0]])[0].round() == [9.0]
+    (3, array([ True]))
     """
     return suggest_dataset(as_dataset(X, y, target), Options.of(k=k, **options), fit=fit, progress=progress)
 

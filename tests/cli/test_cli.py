@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import kitt
 from kitt.cli import main as cli
 from kitt.cli import tables as commands
 from kitt.model.options import Options
@@ -171,6 +172,7 @@ def test_fit_predict_explain_export(run, folder, model, tmp_path) -> None:
     assert "variation in y" in text
     assert "share of variance" in text
     assert 0 <= json.loads(run("explain", model, "--json")[1])["noise"]["share"] <= 1
+    assert "def standardise(" in run("export", model, "--to", "sklearn", "--standardised")[1]
     code, text, _ = run("export", model, "--to", "sklearn", "--component", 1)
     assert code == 0
     compile(text, "exported", "exec")
@@ -230,3 +232,21 @@ def test_the_demo(run, tmp_path, monkeypatch) -> None:
     assert "442 rows" in out
     assert "variation in progress" in out
     assert (tmp_path / "demo-model.json").exists()
+
+
+def test_update_adds_rows(run, model, folder, tmp_path) -> None:
+    rows = pd.read_csv(folder / "one.csv").head(3).assign(a=[-1.0, 0.3, 1.1])
+    rows["y"] = np.sin(2 * rows["a"])
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    out = tmp_path / "new.json"
+    code, text, _ = run("update", model, tmp_path / "rows.csv", "-o", out)
+    assert code == 0
+    assert "3 rows more, 33 in all" in text
+    rows.assign(y=50.0).to_csv(tmp_path / "rows.csv", index=False)
+    record = json.loads(run("update", out, tmp_path / "rows.csv", "-o", out, "--json")[1])
+    assert record["rows"] == 36
+    assert "fit again" in record["refit"][0]
+    assert len(kitt.load(out).rows.y) == 36
+    code, _, err = run("update", model, folder / "new.txt.part", "-o", out)
+    assert code == 2
+    assert "the target 'y'" in err

@@ -14,6 +14,7 @@ from kitt import export
 from kitt.errors import InvalidInputError, MissingExtraError
 from kitt.language.fitted_kernel import FittedKernel
 from kitt.language.grammar import parse
+from kitt.table.scaling import Standardiser
 
 HERE = ("gpytorch", "botorch", "sklearn")
 EVERYTHING = "Linear*Periodic + White + Matern12*Matern52 + RBF*Cosine + Linear*White"
@@ -27,14 +28,51 @@ def _quiet():
 
 
 @pytest.mark.parametrize("library", HERE)
-@pytest.mark.parametrize(("expression", "dims"), [(e, 3) for e in cases.EXPRESSIONS] + [(e, 1) for e in cases.SUMS])
-def test_source_gives_our_covariance_and_posterior(expression, dims, library):
-    case = cases.case(expression, library, dims)
+@pytest.mark.parametrize(
+    ("expression", "dims", "standardised"),
+    [(e, 3, False) for e in cases.EXPRESSIONS] + [(e, 1, s) for e in cases.SUMS for s in (False, True)],
+)
+def test_source_gives_our_covariance_and_posterior(expression, dims, standardised, library):
+    case = cases.case(expression, library, dims, standardised=standardised)
     names, errors = check.run(case)
     assert not check.failures(errors)
-    live = export.live(cases.fitted(expression, dims), library)
+    live = export.live(cases.fitted(expression, dims), library, standardised)
     X = np.array(case["X"])
     np.testing.assert_array_equal(check.matrix(library, live, X), check.matrix(library, names["kernel"], X))
+
+
+@pytest.mark.parametrize("library", HERE)
+@pytest.mark.parametrize("y_scale", [1e-3, 1e4])
+@pytest.mark.parametrize("expression", ["RBF + White", "Linear*Periodic + Cosine"])
+def test_gp_for_raw_rows_of_any_unit(expression, y_scale, library):
+    """Kernel, mean and noise are handed over together: the library's posterior on the table as it is."""
+    from importlib import import_module
+
+    standard = cases.fitted(expression, 2)
+    scale = Standardiser(np.array([2000.0, -0.3]), np.array([7.0, 1e-3]), 50 * y_scale, y_scale)
+    fitted = FittedKernel(standard.expression, standard.parameters, standard.columns, "y", scale)
+    X, y, Z = cases.points(30, 2, 1), cases.points(30, 1, 2)[:, 0], cases.points(7, 2, 3)
+    values = {name: np.array(value) for name, value in cases.in_units(fitted, cases.expected(fitted, X, y, Z)).items()}
+    model = export.gp(fitted, library, values["X"], values["y"])
+    mean, variance = import_module(f"kitt.export.{library}").predict(model, values["Z"])
+    np.testing.assert_allclose(mean - scale.y_mean, values["mean"] - scale.y_mean, rtol=1e-6, atol=1e-6 * y_scale)
+    np.testing.assert_allclose(variance, values["variance"], rtol=1e-6)
+
+
+def test_gpytorch_cannot_have_tiny_units():
+    standard = cases.fitted("RBF", 1)
+    tiny = FittedKernel(
+        standard.expression, standard.parameters, ("x",), "y", Standardiser(np.zeros(1), np.ones(1), 0.0, 1e-6)
+    )
+    with pytest.warns(UserWarning, match="smaller units"):
+        export.live(tiny, "gpytorch")
+
+
+def test_rescaling_there_and_back():
+    for expression in cases.EXPRESSIONS:
+        kernel = cases.fitted(expression)
+        again = kernel.in_table_units().rescaled(kernel.standardiser)
+        np.testing.assert_allclose(again.theta, kernel.theta, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("library", HERE)
@@ -48,7 +86,8 @@ def test_exact_beyond_the_limits_of_gpytorch(library):
     """512 rows are its limit for eager kernels, 800 for Cholesky."""
     fitted = cases.fitted("RBF + Linear*White + Matern32", 2)
     X, y, Z = cases.points(900, 2, 1), cases.points(900, 1, 2)[:, 0], cases.points(20, 2, 3)
-    case = {"source": export.code(fitted, library), "library": library, **cases.expected(fitted, X, y, Z)}
+    source = export.code(fitted, library, standardised=True)
+    case = {"source": source, "library": library, **cases.expected(fitted, X, y, Z)}
     _, errors = check.run(case)
     assert not check.failures(errors)
 
@@ -70,7 +109,8 @@ def test_source_keeps_names_and_units():
     standardiser = cases.fitted("RBF", 1).standardiser
     kernel = FittedKernel(parse("RBF"), values, (name,), 'y"', standardiser)
     names: dict = {}
-    exec(export.code(kernel, "sklearn"), names)
+    exec(export.code(kernel, "sklearn", standardised=True, notes=['A "note" \\ here.']), names)
+    assert "A 'note' \\\\ here." in export.code(kernel, "sklearn", notes=['A "note" \\ here.'])
     assert (names["columns"], names["target"]) == ([name], 'y"')
     X, y = np.array([[3.0], [5.0]]), np.array([1.0, 2.0])
     np.testing.assert_allclose(names["standardise"](X), standardiser.transform_x(X))
@@ -102,7 +142,7 @@ def test_missing_library(library):
 def test_sklearn_gradient(expression):
     from sklearn.base import clone
 
-    kernel = clone(export.live(cases.fitted(expression, seed=1), "sklearn"))
+    kernel = clone(export.live(cases.fitted(expression, seed=1), "sklearn", standardised=True))
     kernel = pickle.loads(pickle.dumps(kernel))
     X = cases.points(8, 3, 1).numpy()
     theta, (_, gradient) = kernel.theta, kernel(X, eval_gradient=True)
@@ -116,7 +156,7 @@ def test_sklearn_gradient(expression):
 def test_sklearn_optimises_with_some_parts_fixed():
     from sklearn.gaussian_process import GaussianProcessRegressor
 
-    kernel = export.live(cases.fitted("Linear + Periodic + White", 2), "sklearn")
+    kernel = export.live(cases.fitted("Linear + Periodic + White", 2), "sklearn", standardised=True)
     linear, periodic = kernel.k1.k1, kernel.k1.k2.k2
     linear.set_params(shift_bounds="fixed")
     periodic.set_params(period_bounds="fixed")
@@ -138,7 +178,7 @@ def test_gpytorch_trains_every_parameter():
 
     fitted = cases.fitted(EVERYTHING, 2)
     X, y = cases.points(25, 2, 1), cases.points(25, 1, 2)[:, 0]
-    kernel = export.live(fitted, "gpytorch")
+    kernel = export.live(fitted, "gpytorch", standardised=True)
     kernel = pickle.loads(pickle.dumps(copy.deepcopy(kernel)))
     model = gpytorch.gp(kernel, fitted.parameters["noise"], X, y).train()
     ExactMarginalLogLikelihood(model.likelihood, model)(model(X), y).backward()
@@ -159,7 +199,7 @@ def test_botorch_from_fit_to_candidate(expression):
     fitted = cases.fitted(expression, 2)
     X = torch.rand(12, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     y = torch.sin(5 * X).sum(-1)
-    model = botorch.gp(export.live(fitted, "botorch"), fitted.parameters["noise"], X, y)
+    model = botorch.gp(export.live(fitted, "botorch", True), fitted.parameters["noise"], X, y)
     fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model), optimizer_kwargs={"options": {"maxiter": 5}})
     acquisition = qLogExpectedImprovement(model, best_f=y.max())
     bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
@@ -174,7 +214,8 @@ def test_gpytorch_noise_at_the_training_rows(library):
     """The whole training set in its order, which values alone could not tell from the training set."""
     fitted = cases.fitted("RBF + White", 2)
     X, y = cases.points(12, 2, 1), cases.points(12, 1, 2)[:, 0]
-    case = {"source": export.code(fitted, library), "library": library, **cases.expected(fitted, X, y, X.clone())}
+    source = export.code(fitted, library, standardised=True)
+    case = {"source": source, "library": library, **cases.expected(fitted, X, y, X.clone())}
     _, errors = check.run(case)
     assert max(errors["mean"], errors["variance"]) < 1e-10
 
@@ -185,7 +226,7 @@ def test_gpytorch_noise_inside_other_kernels(wrapping):
 
     fitted = cases.fitted("RBF + White", 2)
     X, y, Z = cases.points(20, 2, 1), cases.points(20, 1, 2)[:, 0], cases.points(5, 2, 3)
-    kernel, nothing = export.live(fitted, "gpytorch"), gpytorch.scale(gpytorch.rbf([1.0, 1.0]), 1e-14)
+    kernel, nothing = export.live(fitted, "gpytorch", True), gpytorch.scale(gpytorch.rbf([1.0, 1.0]), 1e-14)
     wrapped = {
         "scaled": gpytorch.scale(kernel, 1.0),
         "on the left": kernel + nothing,
@@ -203,7 +244,7 @@ def test_gpytorch_noise_in_batches():
 
     fitted = cases.fitted("RBF + White + Linear*White", 2)
     X, y, Z = cases.points(12, 2, 1), cases.points(12, 1, 2)[:, 0], cases.points(10, 2, 3)
-    model = botorch.gp(export.live(fitted, "botorch"), fitted.parameters["noise"], X, y)
+    model = botorch.gp(export.live(fitted, "botorch", True), fitted.parameters["noise"], X, y)
     alone = model.posterior(Z).variance[:, 0]
     batch = model.posterior(Z.unsqueeze(-2)).variance[:, 0, 0]
     torch.testing.assert_close(alone, batch)

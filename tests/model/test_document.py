@@ -1,6 +1,7 @@
 """The model file: predictions survive it, rows are optional, and other files are refused in words."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -295,3 +296,14 @@ def test_a_failed_save_leaves_the_old_file(model: Model, path, monkeypatch) -> N
         model.save(path)
     assert path.read_bytes() == before
     assert [p.name for p in path.parent.iterdir()] == ["m.json"]
+
+
+def test_a_model_of_the_logarithm_refuses_rows_that_have_none() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 3, (80, 1))
+    suggestion = kitt.suggest(X, np.exp(X[:, 0] + 0.3 * rng.standard_normal(80)), fit=True)
+    model = suggestion.fitted
+    used = [warp.kind for warp, weight in zip(model.warps, model.weights, strict=True) if weight > 0]
+    assert "log" in used
+    with pytest.raises(InvalidInputError, match=r"expected a positive target.*got -1 in row 2"):
+        model.on(replace(suggestion.dataset, y=np.r_[suggestion.dataset.y[:2], -1.0, suggestion.dataset.y[3:]]))

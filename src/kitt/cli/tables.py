@@ -258,6 +258,34 @@ def levels_of(text: str) -> list[float]:
         raise InvalidInputError(f"expected levels between 0 and 1, such as 0.05,0.95; got '{text}'") from None
 
 
+# --- update --------------------------------------------------------------------------------------------------------------
+
+
+@app.command(
+    epilog=examples("kitt update model.json new.csv -o model.json", "kitt update model.json - -o new.json --json")
+)
+def update(
+    model: ModelFile,
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="New rows with the columns and the target, or -.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File for the model, JSON.")],
+    as_json: AsJson = False,
+) -> None:
+    """Give a model more rows without fitting it again, and say when a new fit is due."""
+    from kitt.model.document import load
+    from kitt.table.reading import read_table
+
+    fitted = load(model)
+    frame, read = read_table(table)
+    new = fitted.update(frame)
+    new.save(out)
+    assert new.rows is not None
+    if as_json:
+        print(json.dumps({"model": str(out), "rows": new.rows.n, "new": len(frame), "refit": list(new.refit_reasons)}))
+        return
+    notes([*read, *fitted.encoding.encode(frame)[1], *new.refit_reasons])
+    console.print(f"{len(frame)} rows more, {new.rows.n} in all; model in {out}", highlight=False, soft_wrap=True)
+
+
 # --- explain and export --------------------------------------------------------------------------------------------------
 
 
@@ -283,12 +311,15 @@ def export(
     model: ModelFile,
     to: Annotated[str, typer.Option("--to", help="gpytorch, botorch, sklearn, gpflow or gpjax.")],
     component: Annotated[int | None, typer.Option(help="Which kernel, from 0; without it, the heaviest.")] = None,
+    standardised: Annotated[
+        bool, typer.Option("--standardised", help="For standardised data, instead of the table as it is.")
+    ] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File; without it, standard output.")] = None,
 ) -> None:
     """Write a fitted kernel as source for another library, which runs without this one."""
     from kitt.model.document import load
 
-    write(out, load(model).code(to, component))
+    write(out, load(model).code(to, component, standardised))
 
 
 # --- demo ----------------------------------------------------------------------------------------------------------------

@@ -7,15 +7,22 @@ the expression in the module; `code` writes it below those definitions of the mo
 
 from __future__ import annotations
 
+import textwrap
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from types import ModuleType
 from typing import Any
+
+import numpy as np
 
 from kitt.errors import InvalidInputError, MissingExtraError
 from kitt.export.source import Source
 from kitt.language.fitted_kernel import FittedKernel
+from kitt.model.mixture import Mixture
 
-__all__ = ["LIBRARIES", "code", "live"]
+__all__ = ["LIBRARIES", "botorch_model", "code", "gp", "live", "single_task_gp"]
 
 
 @dataclass(frozen=True)
@@ -33,14 +40,34 @@ LIBRARIES = {
     "gpjax": Library("GPJax", "gpjax", 'jax.config.update("jax_enable_x64", True)'),
 }
 
-_TEMPLATE = '''\
+_LEAST_VARIANCE = 1e-9
+_UNITS = '''\
+"""{expression}: a Gaussian-process kernel for {title}, written by KITT.
+
+`kernel`, `noise`, the variance of an observation, and `y_mean`, the mean, are for the table as it is:
+
+    model = gp(kernel, noise, X, y, y_mean)
+    mean, variance = predict(model, Z)
+{notes}"""
+
+{definitions}
+
+columns = {columns}
+target = {target}
+
+kernel = {kernel}
+noise = {noise}
+y_mean = {y_mean}
+'''
+
+_STANDARDISED = '''\
 """{expression}: a Gaussian-process kernel for {title}, written by KITT.
 
 `kernel` and `noise`, the variance of an observation, refer to standardised data:
 
     model = gp(kernel, noise, standardise(X), standardise_target(y))
     mean, variance = in_units(*predict(model, standardise(Z)))
-"""
+{notes}"""
 
 {definitions}
 
@@ -70,18 +97,22 @@ def in_units(mean, variance):
 '''
 
 
-def code(fitted: FittedKernel, library: str) -> str:
+def code(fitted: FittedKernel, library: str, standardised: bool = False, notes: Sequence[str] = ()) -> str:
     """Write a fitted kernel as source text for another library.
 
     Parameters
     ----------
     fitted : FittedKernel
     library : {"gpytorch", "botorch", "sklearn", "gpflow", "gpjax"}
+    standardised : bool
+        Whether the numbers refer to standardised data, for which the text then has functions, or to the table as it is.
+    notes : sequence of str
+        What a reader should know, as sentences; they stand at the top of the text.
 
     Returns
     -------
     str
-        A module that defines `kernel`, `noise`, `standardise`, `gp` and `predict`, and needs numpy and the library only.
+        A module that defines `kernel`, `noise`, `y_mean`, `gp` and `predict`, and needs numpy and the library only.
 
     Examples
     --------
@@ -92,15 +123,18 @@ def code(fitted: FittedKernel, library: str) -> str:
     ['kernel = scale(rbf(lengthscale=[0.5]), variance=1.0)']
     """
     facts, source = _library(library), Source.of(library)
+    fitted = fitted if standardised else fitted.in_table_units()
     kernel = _kernel(fitted, source)
     dims = len(fitted.columns)
     units = {"x_mean": [0.0] * dims, "x_scale": [1.0] * dims, "y_mean": 0.0, "y_scale": 1.0}
     if fitted.standardiser is not None:
         units = fitted.standardiser.to_dict()
-    return _TEMPLATE.format(
+    names = f"{kernel}, gp, predict" + ", np" * standardised
+    return (_STANDARDISED if standardised else _UNITS).format(
         expression=fitted.expression,
         title=facts.title,
-        definitions=source.needed_by(f"{kernel}, gp, predict, np", facts.preamble),
+        notes="".join(f"\n{_wrapped(note)}\n" for note in notes),
+        definitions=source.needed_by(names, facts.preamble),
         columns=list(fitted.columns),
         target=repr(fitted.target),
         kernel=kernel,
@@ -109,18 +143,20 @@ def code(fitted: FittedKernel, library: str) -> str:
     )
 
 
-def live(fitted: FittedKernel, library: str) -> Any:
+def live(fitted: FittedKernel, library: str, standardised: bool = False) -> Any:
     """Make a fitted kernel an object of another library, with the fitted values as its trainable parameters.
 
     Parameters
     ----------
     fitted : FittedKernel
     library : {"gpytorch", "botorch", "sklearn", "gpflow", "gpjax"}
+    standardised : bool
+        Whether it takes standardised inputs and a standardised target, or those of the table.
 
     Returns
     -------
     object
-        A kernel of that library; it refers to standardised inputs and a standardised target.
+        A kernel of that library, without the mean and the noise: `gp` has them too.
 
     Raises
     ------
@@ -135,12 +171,75 @@ def live(fitted: FittedKernel, library: str) -> Any:
     >>> float(kitt.export.live(kernel, "sklearn")([[0.0], [0.5]])[0, 1])  # exp(-1/2)
     0.6065306597126334
     """
+    module = _module(library)
+    if not standardised:
+        fitted = fitted.in_table_units()
+        _warn_of_small_units(fitted, library)
+    return eval(_kernel(fitted, Source.of(library)), vars(module))
+
+
+def gp(fitted: FittedKernel, library: str, X: Any, y: Any) -> Any:
+    """The Gaussian process of a fitted kernel in another library: its kernel, mean and noise, given rows of the table.
+
+    Parameters
+    ----------
+    fitted : FittedKernel
+    library : {"gpytorch", "botorch", "sklearn", "gpflow", "gpjax"}
+    X : array of shape (N, D)
+        Inputs in the units of the table.
+    y : array of shape (N,)
+
+    Returns
+    -------
+    object
+        An `ExactGP`, a `SingleTaskGP`, a `GaussianProcessRegressor`, a `GPR` or a conditioned posterior of GPJax, which
+        predicts in the units of the table.
+
+    Examples
+    --------
+    >>> import kitt
+    >>> values = {"RBF.variance": 1.0, "RBF[0].lengthscale": (0.5,), "noise": 0.01}
+    >>> kernel = kitt.FittedKernel(kitt.parse("RBF"), values, columns=("x",))
+    >>> model = kitt.export.gp(kernel, "sklearn", [[0.0], [0.5]], [1.0, 2.0])
+    >>> model.predict([[0.5]]).round(2).tolist()
+    [1.98]
+    """
+    units = fitted.in_table_units()
+    mean = 0.0 if units.standardiser is None else units.standardiser.y_mean
+    kernel = live(units, library)
+    return _module(library).gp(kernel, units.parameters["noise"], np.array(X, float), np.array(y, float), mean)
+
+
+def botorch_model(mixture: Mixture, bounds: Any = None) -> Any:
+    """The whole mixture as a model of BoTorch: what `Model.to_botorch()` gives."""
+    return _module("botorch", "mixture").MixtureModel(mixture, bounds)
+
+
+def single_task_gp(fitted: FittedKernel, prior: str, X: Any, y: Any, bounds: Any = None) -> Any:
+    """A fitted kernel as a `SingleTaskGP` with KITT's priors: what `Model.to_botorch(single=True)` gives."""
+    return _module("botorch", "single").single_task_gp(fitted, prior, X, y, bounds)
+
+
+def _module(library: str, file: str | None = None) -> ModuleType:
     facts = _library(library)
     try:
-        module = import_module(f"{__name__}.{library}")
+        return import_module(f"{__name__}.{file or library}")
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or library, facts.extra, f"a kernel for {facts.title}") from error
-    return eval(_kernel(fitted, Source.of(library)), vars(module))
+
+
+def _warn_of_small_units(units: FittedKernel, library: str) -> None:
+    """GPyTorch holds predictive variances at 1e-10 at least, whatever the units."""
+    if library in ("gpytorch", "botorch") and float(np.asarray(units.parameters["noise"])) < _LEAST_VARIANCE:
+        warnings.warn(
+            f"the noise of {units.target} has a variance of {units.parameters['noise']:.1g}, and GPyTorch rounds variances "
+            "below 1e-10 up: write the target in smaller units, or take standardised=True",
+            stacklevel=3,
+        )
+
+
+def _wrapped(note: str) -> str:
+    return textwrap.fill(note.replace("\\", "\\\\").replace('"', "'"), 120)
 
 
 def _library(name: str) -> Library:

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from botorch.models import SingleTaskGP
 from gpytorch.kernels import Kernel
-from gpytorch.means import ZeroMean
 from gpytorch.settings import fast_computations
 
 from kitt.export.gpytorch import (  # noqa: F401
+    FixedMean,
     NoisySum,
     cosine,
     gaussian,
@@ -27,14 +27,14 @@ from kitt.export.gpytorch import (  # noqa: F401
 )
 
 
-def gp(kernel: Kernel, noise: float, X: Any, y: Any) -> SingleTaskGP:
-    """The GP given standardised X (N, D) and y (N,); without BoTorch's own standardisation, mean and noise."""
+def gp(kernel: Kernel, noise: float, X: Any, y: Any, mean: float = 0.0) -> SingleTaskGP:
+    """The GP given X (N, D) and y (N,), on the scale of the kernel; without BoTorch's own standardisation and noise."""
     return SingleTaskGP(
         tensor(X),
         tensor(y).unsqueeze(-1),
         likelihood=gaussian(noise),
         covar_module=kernel,
-        mean_module=ZeroMean(),
+        mean_module=FixedMean(mean),
         outcome_transform=None,
     )
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from gpflow import Parameter, set_trainable
+from gpflow.functions import Constant as ConstantMean
 from gpflow.kernels import (
     Constant,
     Kernel,
@@ -108,10 +109,12 @@ def scale(kernel: Kernel, variance: float) -> Kernel:
     return Constant(variance) * kernel
 
 
-def gp(kernel: Kernel, noise: float, X: Any, y: Any) -> GPR:
-    """The GP given standardised X (N, D) and y (N,)."""
+def gp(kernel: Kernel, noise: float, X: Any, y: Any, mean: float = 0.0) -> GPR:
+    """The GP given X (N, D) and y (N,), on the scale of the kernel."""
     data = np.asarray(X, float), np.reshape(np.asarray(y, float), (-1, 1))
-    return GPR(data, kernel, likelihood=Gaussian(noise, variance_lower_bound=0.0))
+    constant = ConstantMean(np.array([mean]))
+    set_trainable(constant, False)
+    return GPR(data, kernel, constant, likelihood=Gaussian(noise, variance_lower_bound=0.0))
 
 
 def predict(model: GPR, Z: Any) -> tuple[Any, Any]:

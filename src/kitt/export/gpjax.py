@@ -15,7 +15,7 @@ from gpjax.gps import Prior
 from gpjax.kernels import RBF, AbstractKernel, Constant, Matern12, Matern32, Matern52, Periodic, SumKernel
 from gpjax.kernels.computations import AbstractKernelComputation, DiagonalKernelComputation
 from gpjax.likelihoods import Gaussian
-from gpjax.mean_functions import Zero
+from gpjax.mean_functions import Constant as ConstantMean
 from gpjax.parameters import PositiveReal, Real, val
 from paramax import non_trainable  # type: ignore[import-not-found]
 
@@ -131,9 +131,11 @@ def scale(kernel: AbstractKernel, variance: float) -> AbstractKernel:
     return constant(variance) * kernel
 
 
-def gp(kernel: AbstractKernel, noise: float, X: Any, y: Any) -> Any:
-    """The GP given standardised X (N, D) and y (N,)."""
-    model = Prior(kernel, Zero(), jitter=0.0) * Gaussian(obs_stddev=array(noise) ** 0.5)
+def gp(kernel: AbstractKernel, noise: float, X: Any, y: Any, mean: float = 0.0) -> Any:
+    """The GP given X (N, D) and y (N,), on the scale of the kernel."""
+    model = Prior(kernel, ConstantMean(non_trainable(array(mean))), jitter=0.0) * Gaussian(
+        obs_stddev=array(noise) ** 0.5
+    )
     return model.condition(Dataset(array(X), array(y).reshape(-1, 1)))
 
 

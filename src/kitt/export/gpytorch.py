@@ -13,7 +13,7 @@ from gpytorch.constraints import Positive
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import ConstantKernel, Kernel, MaternKernel, PeriodicKernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
-from gpytorch.means import ZeroMean
+from gpytorch.means import Mean
 from gpytorch.models import ExactGP
 from gpytorch.settings import fast_computations
 from linear_operator.operators import DiagLinearOperator, ZeroLinearOperator
@@ -154,19 +154,30 @@ def gaussian(noise: float) -> GaussianLikelihood:
     return GaussianLikelihood(noise_constraint=Positive()).double().initialize(noise=tensor(noise))
 
 
+class FixedMean(Mean):
+    """A constant that is not trained: the mean of the table."""
+
+    def __init__(self, constant: float) -> None:
+        super().__init__()
+        self.register_buffer("constant", tensor(constant))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.constant.expand(x.shape[:-1])
+
+
 class GP(ExactGP):
-    def __init__(self, X: Tensor, y: Tensor, likelihood: GaussianLikelihood, kernel: Kernel) -> None:
+    def __init__(self, X: Tensor, y: Tensor, likelihood: GaussianLikelihood, kernel: Kernel, mean: float) -> None:
         super().__init__(X, y, likelihood)
-        self.mean_module = ZeroMean()
+        self.mean_module = FixedMean(mean)
         self.covar_module = kernel
 
     def forward(self, x: Tensor) -> MultivariateNormal:
         return MultivariateNormal(self.mean_module(x), self.covar_module(x))
 
 
-def gp(kernel: Kernel, noise: float, X: Any, y: Any) -> GP:
-    """The GP given standardised X (N, D) and y (N,)."""
-    return GP(tensor(X), tensor(y), gaussian(noise), kernel)
+def gp(kernel: Kernel, noise: float, X: Any, y: Any, mean: float = 0.0) -> GP:
+    """The GP given X (N, D) and y (N,), on the scale of the kernel."""
+    return GP(tensor(X), tensor(y), gaussian(noise), kernel, mean)
 
 
 def predict(model: GP, Z: Any) -> tuple[Any, Any]:

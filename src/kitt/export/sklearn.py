@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Hyperparameter, Kernel, Matern, WhiteKernel
 
-POSITIVE = (1e-12, 1e12)
-SIGNED = (-1e6, 1e6)
+POSITIVE = (1e-30, 1e30)
+SIGNED = (-1e15, 1e15)
 
 
 class ColumnKernel(Kernel):
@@ -168,12 +168,27 @@ def scale(kernel: Kernel, variance: float) -> Kernel:
     return ConstantKernel(variance, POSITIVE) * kernel
 
 
-def gp(kernel: Kernel, noise: float, X: Any, y: Any) -> GaussianProcessRegressor:
-    """The GP given standardised X (N, D) and y (N,); leave `optimizer` out to go on fitting the kernel."""
-    return GaussianProcessRegressor(kernel, alpha=noise, optimizer=None).fit(X, y)
+class Regressor(GaussianProcessRegressor):
+    """A GP with a constant mean; `normalize_y` would take that of the rows given, and scale the kernel."""
+
+    def __init__(self, kernel: Any = None, *, alpha: Any = 1e-10, optimizer: Any = "fmin_l_bfgs_b", mean: float = 0.0):
+        super().__init__(kernel, alpha=alpha, optimizer=optimizer)
+        self.mean = mean
+
+    def fit(self, X: Any, y: Any) -> Any:
+        return super().fit(X, np.asarray(y, float) - self.mean)
+
+    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
+        result = super().predict(X, return_std, return_cov)
+        return (result[0] + self.mean, *result[1:]) if isinstance(result, tuple) else result + self.mean
 
 
-def predict(model: GaussianProcessRegressor, Z: Any) -> tuple[Any, Any]:
+def gp(kernel: Kernel, noise: float, X: Any, y: Any, mean: float = 0.0) -> Regressor:
+    """The GP given X (N, D) and y (N,), on the scale of the kernel; leave `optimizer` out to go on fitting it."""
+    return Regressor(kernel, alpha=noise, optimizer=None, mean=mean).fit(X, y)
+
+
+def predict(model: Regressor, Z: Any) -> tuple[Any, Any]:
     """Mean and variance of an observation at each row of Z."""
     mean, std = model.predict(Z, return_std=True)
     return mean, std**2 + model.alpha

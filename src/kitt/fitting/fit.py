@@ -48,6 +48,15 @@ class FittedGP:
     """A Gaussian process with its numbers, conditioned on its table.
 
     Likelihoods, BIC and leave-one-out refer to the standardised target; predictions and `log_density` to the original.
+
+    Examples
+    --------
+    >>> import numpy as np, kitt
+    >>> x = np.linspace(0, 6, 40)
+    >>> gp = kitt.fit("RBF", kitt.Dataset.from_arrays(x[:, None], 10 + np.sin(x)), random_state=0)
+    >>> mean, variance = gp.predict([[3.0]])
+    >>> bool(abs(mean[0] - 10 - np.sin(3.0)) < 0.01), gp.parameter_count
+    (True, 3)
     """
 
     fitted_kernel: FittedKernel  # words in decreasing order of their variance over the rows
@@ -312,7 +321,32 @@ def fit(
     random_state: RandomState = None,
     **options: Any,
 ) -> FittedGP:
-    """Fit one expression. `data` is a Dataset, or standardised (X, y); `options` are those of FitConfig."""
+    """Fit one kernel to a table.
+
+    Parameters
+    ----------
+    expression : Expression or str
+        A sum of words, such as "Linear + RBF*Periodic".
+    data : Dataset, or pair of arrays (X, y)
+        Arrays are taken as standardised already.
+    config : FitConfig, optional
+        How to fit.
+    random_state : int, torch.Generator or None
+        Of draws and subsets of rows.
+    **options
+        Fields of `FitConfig` that differ from those of `config`.
+
+    Returns
+    -------
+    FittedGP
+
+    Examples
+    --------
+    >>> import numpy as np, kitt
+    >>> x = np.linspace(0, 10, 50)
+    >>> print(kitt.fit("Linear", kitt.Dataset.from_arrays(x[:, None], 3 * x + 1), random_state=0).expression)
+    Linear
+    """
     return Fitter(data, config, random_state=random_state, **options).fit(expression)
 
 

@@ -203,6 +203,20 @@ def fisher_information(kernel: Kernel, theta: Tensor, X: Tensor, step: float = 1
 # --- posterior -------------------------------------------------------------------------------------------------------
 
 
+def extended_factor(kernel: Kernel, theta: Tensor, X: Tensor, L: Tensor, Z: Tensor) -> Tensor:
+    """The Cholesky factor of the covariance of targets at X (..., N, D) and Z (..., n, D), from that at X: n rows more.
+
+    Batches of X and Z are broadcast; autograd can differentiate it in Z.
+    """
+    cross = kernel.matrix(theta, X, Z)
+    batch, N, n = cross.shape[:-2], X.shape[-2], Z.shape[-2]
+    below = torch.linalg.solve_triangular(L.expand(*batch, N, N), cross, upper=False).mT
+    noise = kernel.noise(theta, Z).expand(Z.shape[:-1])
+    corner = cholesky(kernel.matrix(theta, Z) + torch.diag_embed(noise) - below @ below.mT, str(kernel.expression))
+    above = torch.cat([L.expand(*batch, N, N), L.new_zeros(*batch, N, n)], -1)
+    return torch.cat([above, torch.cat([below, corner.expand(*batch, n, n)], -1)], -2)
+
+
 @dataclass(frozen=True)
 class Posterior:
     """A GP conditioned on data. Noise words and observation noise are independent between points."""
@@ -220,6 +234,13 @@ class Posterior:
             torch.diagonal(K, dim1=-2, dim2=-1).add_(kernel.noise(theta, X))
             L = cholesky(K, str(kernel.expression))
             return cls(kernel, theta, X, L, torch.cholesky_solve(y.unsqueeze(-1), L).squeeze(-1))
+
+    def extended(self, X: Tensor, y: Tensor) -> Posterior:
+        """Conditioned on more points X (n, D) too; y (N + n,) are the targets of the old ones and of these."""
+        with torch.no_grad():
+            L = extended_factor(self.kernel, self.theta, self.X, self.L, X)
+            alpha = torch.cholesky_solve(y.unsqueeze(-1), L).squeeze(-1)
+            return Posterior(self.kernel, self.theta, torch.cat([self.X, X], -2), L, alpha)
 
     def predict(self, Z: Tensor, noisy: bool = True) -> tuple[Tensor, Tensor]:
         """Mean and variance at new points (R&W Alg. 2.1); `noisy` adds the noise an observation there would have."""

@@ -13,14 +13,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from kitt.errors import CheckpointError, InvalidInputError, KittError
 from kitt.files import check_format, check_schema, load_document, read_schema, write_text
-from kitt.language.grammar import Expression, parse
+from kitt.language.grammar import Expression, Primitive, parse
 from kitt.language.kernels import Kernel, Slot
-from kitt.table.scaling import Standardiser
+from kitt.language.priors import Parameter
+from kitt.table.scaling import FloatArray, Standardiser
 
 FORMAT, VERSION = "kitt-kernel", 1
 
@@ -104,6 +106,64 @@ class FittedKernel:
     def theta(self) -> Tensor:
         """The flat unconstrained vector of `kernel`, in double precision."""
         return self.kernel.flatten({name: torch.tensor(v, dtype=torch.float64) for name, v in self.parameters.items()})
+
+    def in_table_units(self) -> FittedKernel:
+        """The same kernel for the table as it is: inputs in their units, and a target of which only its mean is taken off.
+
+        All primitives are closed under affine changes of the inputs, so this is exact. The mean stays in `standardiser`,
+        whose scales are one. `parameters` are what an export needs; the flat vector `theta` has a smallest noise, which
+        is meant for a standardised target.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from kitt import FittedKernel, parse
+        >>> from kitt.table.scaling import Standardiser
+        >>> values = {"RBF.variance": 1.0, "RBF[0].lengthscale": (0.5,), "noise": 0.01}
+        >>> scale = Standardiser(np.array([10.0]), np.array([4.0]), 100.0, 3.0)
+        >>> FittedKernel(parse("RBF"), values, ("x",), "y", scale).in_table_units().parameters
+        {'RBF[0].lengthscale': (2.0,), 'RBF.variance': 9.0, 'noise': 0.09}
+        """
+        s, dims = self.standardiser, len(self.columns)
+        if s is None:
+            return self
+        return self.rescaled(Standardiser(np.zeros(dims), np.ones(dims), s.y_mean, 1.0))
+
+    def rescaled(self, standardiser: Standardiser) -> FittedKernel:
+        """The same covariance function of the table, written for another standardisation of it."""
+        old = self.standardiser
+        if old is None:
+            raise InvalidInputError("this kernel has no standardisation, so it cannot be written for another one")
+        factor = old.x_scale / standardiser.x_scale  # new input = factor · old input + offset
+        offset = (old.x_mean - standardiser.x_mean) / standardiser.x_scale
+        target = (old.y_scale / standardiser.y_scale) ** 2
+        values: dict[str, Any] = {}
+        for slot in self.kernel.slots:
+            value = np.asarray(self.parameters[slot.name], dtype=np.float64)
+            if slot.factor is None:  # variances and noise
+                values[slot.name] = float(value * target)
+            else:
+                values[slot.name] = tuple(self._rescaled(slot, value, factor, offset, target).tolist())
+        return FittedKernel(self.expression, values, self.columns, self.target, standardiser)
+
+    def _rescaled(
+        self, slot: Slot, value: FloatArray, factor: FloatArray, offset: FloatArray, target: float
+    ) -> FloatArray:
+        """One parameter with a number for each column. The first Linear of a word carries the target's variance."""
+        assert slot.word is not None
+        assert slot.factor is not None
+        factors = self.expression.words[slot.word].factors
+        if slot.parameter is Parameter.SHIFT:
+            return factor * value + offset
+        if slot.parameter is Parameter.SLOPE:
+            shift = np.asarray(self.parameters[slot.name.replace(Parameter.SLOPE.value, Parameter.SHIFT.value)])
+            carried = target if factors.index(Primitive.LINEAR) == slot.factor else 1.0
+            return carried * value * (1 + (factor * shift + offset) ** 2) / ((1 + shift**2) * factor**2)
+        if slot.parameter is Parameter.FREQUENCY:
+            return value / factor
+        if slot.parameter is Parameter.LENGTHSCALE and factors[slot.factor] is Primitive.PERIODIC:
+            return value  # of sines, which have no unit
+        return value * factor
 
     def to_dict(self) -> dict[str, Any]:
         """The document that `save` writes: JSON types, described in `schemas/kernel-1.json`."""

@@ -29,7 +29,9 @@ from kitt.language import fitted_kernel
 from kitt.language.fitted_kernel import FittedKernel
 from kitt.model.evidence import Evidence, EvidenceConfig, Progress, gather
 from kitt.model.mixture import Component, Mixture, heaviest
+from kitt.model.parts import Exportable
 from kitt.model.predictive import Tail
+from kitt.model.update import new_rows, refit_reasons, updated
 from kitt.table.dataset import Dataset, Encoding
 from kitt.table.scaling import FloatArray, Warp
 
@@ -46,8 +48,35 @@ _NO_FACTS: dict[str, Any] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
-    """Kernels, how they are averaged, and columns; with rows also their mixture, which predicts. Tables are raw."""
+class Model(Exportable):
+    """Kernels, how they are averaged, and columns; with rows also their mixture, which predicts.
+
+    `kitt.suggest(..., fit=True).fitted` is one, and `kitt.load` reads one from a file. Tables that it is given have the
+    columns of the table it was fitted to, in raw units.
+
+    Attributes
+    ----------
+    kernels : tuple of FittedKernel
+        What was fitted.
+    weights : tuple of float
+        Of each kernel; they sum to one.
+    best : FittedKernel
+        The heaviest kernel of the target as it is, not of a transform of it.
+    mixture : Mixture
+        The average that predicts.
+    rows : Dataset or None
+        What it is conditioned on.
+
+    Examples
+    --------
+    >>> import numpy as np, kitt
+    >>> x = np.linspace(0, 6, 40)
+    >>> model = kitt.suggest(x[:, None], np.sin(x), fit=True, effort="quick").fitted
+    >>> mean, std = model.predict([[3.0]])
+    >>> low, high = model.quantiles([[3.0]], [0.05, 0.95])[0]
+    >>> bool(low < np.sin(3.0) < high), model.sample([[1.0], [2.0]], 5).shape
+    (True, (5, 2))
+    """
 
     kernels: tuple[FittedKernel, ...]
     components: tuple[Component, ...]
@@ -58,6 +87,7 @@ class Model:
     encoding: Encoding
     rows: Dataset | None = None
     fitted_mixture: Mixture | None = None
+    refit_reasons: tuple[str, ...] = ()  # why the parameters deserve a new fit, after `update`; not kept in files
 
     @classmethod
     def of(cls, mixture: Mixture, rows: Dataset, is_plain: Sequence[bool] | None = None) -> Model:
@@ -96,16 +126,46 @@ class Model:
 
     def on(self, rows: Dataset) -> Model:
         """The same kernels with the same numbers, conditioned on other rows of the same columns."""
+        self._check_rows(rows)
+        return self._conditioned(rows, [(None, _NO_FACTS)] * len(self.kernels))
+
+    def _check_rows(self, rows: Dataset) -> None:
+        s = self.kernels[0].standardiser
+        u = rows.y if s is None else s.transform_y(rows.y)
+        for warp in (w for w, weight in zip(self.warps, self.weights, strict=True) if weight > 0 and w.kind == "log"):
+            if (outside := np.flatnonzero(u <= warp.shift)).size:
+                raise InvalidInputError(
+                    f"expected a positive target, because a kernel of this model was fitted to its logarithm; got "
+                    f"{rows.y[outside[0]]:g} in row {outside[0]}: leave such rows out, or fit all rows again"
+                )
         if rows.names != self.encoding.names:
             named, got = ", ".join(self.encoding.names), ", ".join(rows.names)
             raise InvalidInputError(f"expected rows with the columns {named}; got {got}: read them with model.encoding")
-        return self._conditioned(rows, [(None, _NO_FACTS)] * len(self.kernels))
 
     def _conditioned(self, rows: Dataset, details: Sequence[tuple[Any, Mapping[str, Any]]]) -> Model:
         """With rows; `details` are the inducing points and the facts of each fit."""
         parts = zip(self.kernels, self.warps, self.noise_models, details, strict=True)
         models = tuple(_conditioned(k, rows, warp, noise, *detail) for k, warp, noise, detail in parts)
         return replace(self, rows=rows, fitted_mixture=Mixture(models, self.components, self.tail))
+
+    def _kept_rows(self) -> Dataset:
+        if self.rows is None:
+            raise InvalidInputError("this model has kernels but no rows: give it some, model.on(dataset)")
+        return self.rows
+
+    def update(self, table: Any, y: ArrayLike | None = None) -> Model:
+        """The same parameters and weights given more rows: equal to `on` with all rows, without the cubic cost.
+
+        `table` has the new rows as they are, and the target too unless `y` is given. `refit_reasons` of the result says
+        whether the parameters deserve a new fit: the rows have doubled since, or the new ones are a surprise.
+        """
+        new = new_rows(self.encoding, table, y)
+        self._check_rows(new)
+        mixture, promised = updated(self.mixture, new)
+        old = self._kept_rows()
+        rows = replace(old, X=np.vstack([old.X, new.X]), y=np.append(old.y, new.y))
+        reasons = tuple(refit_reasons(mixture, promised, new))
+        return replace(self, rows=rows, fitted_mixture=mixture, refit_reasons=reasons)
 
     # prediction
 
@@ -145,27 +205,6 @@ class Model:
 
     def _inputs(self, table: Any) -> FloatArray:
         return self.encoding.encode(table)[0]
-
-    # other libraries
-
-    def to(self, library: str, component: int | None = None) -> Any:
-        """The heaviest kernel, or that of a component, as a live object of another library (see `export`)."""
-        import kitt
-
-        return kitt.export.live(self._kernel(component), library)
-
-    def code(self, library: str, component: int | None = None) -> str:
-        """Source text that builds it in another library and needs nothing of this one."""
-        import kitt
-
-        return kitt.export.code(self._kernel(component), library)
-
-    def _kernel(self, component: int | None) -> FittedKernel:
-        if component is None:
-            return self.best
-        if not 0 <= component < len(self.kernels):
-            raise InvalidInputError(f"expected a component from 0 to {len(self.kernels) - 1}, got {component}")
-        return self.kernels[component]
 
     # files
 
@@ -235,7 +274,25 @@ class Model:
 
 
 def load(path: str | os.PathLike[str]) -> Model:
-    """The model of a file that `Model.save` wrote."""
+    """The model of a file that `Model.save` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Returns
+    -------
+    Model
+
+    Examples
+    --------
+    >>> import numpy as np, kitt, tempfile, pathlib
+    >>> x = np.linspace(0, 6, 40)
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.json"
+    >>> kitt.suggest(x[:, None], np.sin(x), fit=True, effort="quick").save(path)
+    >>> kitt.load(path).predict([[3.0]])[0].shape
+    (1,)
+    """
     return load_document(path, FORMAT, Model.from_dict)
 
 

@@ -39,7 +39,27 @@ def heaviest(weights: Sequence[float] | FloatArray, warps: Sequence[Warp]) -> in
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """A weighted average of predictive distributions: several GPs on one table."""
+    """A weighted average of predictive distributions: several GPs on one table.
+
+    Attributes
+    ----------
+    models : tuple of FittedGP
+    weights : ndarray
+        Of each model; they sum to one.
+    components : tuple of Component
+        The ways in which models enter: with constant or changing noise, and with a factor of their variance.
+    tail : Tail
+        A small broad distribution of the target alone.
+
+    Examples
+    --------
+    >>> import numpy as np, kitt
+    >>> x = np.linspace(0, 6, 40)
+    >>> data = kitt.Dataset.from_arrays(x[:, None], np.sin(x))
+    >>> both = kitt.Mixture.of([kitt.fit(word, data, random_state=0) for word in ("RBF", "Matern52")], [0.5, 0.5])
+    >>> both.predict([[3.0]])[0].round(1)
+    array([0.1])
+    """
 
     models: tuple[FittedGP, ...]
     components: tuple[Component, ...]
@@ -101,14 +121,18 @@ class Mixture:
         warps = tuple(self.models[c.model].warp for c in self.components)
         return Predictive(weights if noisy else weights / weights.sum(), mean, np.sqrt(variance), warps, tail)
 
+    def observed_variance(self, c: Component, Z: FloatArray, mean: FloatArray, total: FloatArray) -> FloatArray:
+        """Of an observation in one component, from the mean and the variance that its GP gives at standardised inputs."""
+        factor = np.full(len(mean), c.spread)
+        if c.changing_noise and (noise := self.models[c.model].noise_model) is not None:
+            factor = factor * np.exp(noise.log_factor(Z, mean, total))
+        return factor * total
+
     def _variance(
         self, c: Component, Z: FloatArray, mean: FloatArray, latent: FloatArray, total: FloatArray, *, noisy: bool
     ) -> FloatArray:
         """Of an observation, or of the function alone: that has no more than an observation has."""
-        factor = np.full(len(mean), c.spread)
-        if c.changing_noise and (noise := self.models[c.model].noise_model) is not None:
-            factor = factor * np.exp(noise.log_factor(Z, mean, total))
-        scaled = factor * total
+        scaled = self.observed_variance(c, Z, mean, total)
         return np.maximum(scaled if noisy else np.minimum(latent, scaled), 1e-300)
 
     def leave_one_out(self) -> Predictive:

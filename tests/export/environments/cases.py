@@ -69,14 +69,27 @@ def expected(kernel: FittedKernel, X: torch.Tensor, y: torch.Tensor, Z: torch.Te
     return {name: array.tolist() for name, array in arrays.items()}
 
 
-def case(expression: str, library: str, dims: int = 3, seed: int = 0) -> dict[str, Any]:
+def in_units(kernel: FittedKernel, values: dict[str, Any]) -> dict[str, Any]:
+    """What `expected` gives, in the units of the table."""
+    s = kernel.standardiser
+    assert s is not None
+    to_units = {
+        **dict.fromkeys(("X", "Z"), s.inverse_x),
+        **dict.fromkeys(("y", "mean"), s.inverse_mean),
+        **dict.fromkeys(("matrix", "cross", "variance"), s.inverse_variance),
+    }
+    return {name: to_units[name](np.array(value)).tolist() for name, value in values.items()}
+
+
+def case(expression: str, library: str, dims: int = 3, seed: int = 0, standardised: bool = False) -> dict[str, Any]:
     kernel = fitted(expression, dims, seed)
     X, y, Z = points(N, dims, 1), points(N, 1, 2)[:, 0], points(M, dims, 3)
+    values = expected(kernel, X, y, Z)
     return {
-        "name": f"{expression}, {dims} columns",
+        "name": f"{expression}, {dims} columns" + ", standardised" * standardised,
         "library": library,
-        "source": export.code(kernel, library),
-        **expected(kernel, X, y, Z),
+        "source": export.code(kernel, library, standardised),
+        **(values if standardised else in_units(kernel, values)),
     }
 
 
@@ -89,13 +102,13 @@ def repeated(library: str) -> dict[str, Any]:
         "name": "repeated rows",
         "library": library,
         "source": export.code(kernel, library),
-        **expected(kernel, X, y, X.flip(0)),
+        **in_units(kernel, expected(kernel, X, y, X.flip(0))),
     }
 
 
 def cases(library: str) -> list[dict[str, Any]]:
     several = [case(expression, library, seed=i) for i, expression in enumerate(EXPRESSIONS)]
-    single = [case(expression, library, dims=1) for expression in SUMS]
+    single = [case(expression, library, dims=1, standardised=True) for expression in SUMS]
     return [*several, *single, repeated(library)]
 
 

@@ -39,7 +39,7 @@ def run(case: dict[str, Any]) -> tuple[dict[str, Any], dict[str, float]]:
     X, y, Z, K, cross, mean, variance = (
         np.array(case[key]) for key in ("X", "y", "Z", "matrix", "cross", "mean", "variance")
     )
-    model = names["gp"](names["kernel"], names["noise"], X, y)
+    model = names["gp"](names["kernel"], names["noise"], X, y, *([] if "standardise" in names else [names["y_mean"]]))
     got = [np.asarray(array) for array in names["predict"](model, Z)]
     errors = {
         "matrix": error(matrix(case["library"], names["kernel"], X), K),

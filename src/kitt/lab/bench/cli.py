@@ -50,7 +50,9 @@ app = typer.Typer(help="Measure KITT and the methods it is compared with.", no_a
 app.add_typer(real_app)
 
 EXHAUSTIVE_ROWS = 200  # points up to which recovery is compared with fitting all words
-TABLES = "scores, differences, pairs, ranks, strategies, time, weights, targets, recovery, exhaustive, atlas or series."
+TABLES = (
+    "scores, differences, pairs, ranks, strategies, time, weights, targets, recovery, exhaustive, atlas, series or bo."
+)
 DEFAULT_METHODS = "rbf-ard,rbf-ard-botorch,kitt"
 
 
@@ -284,6 +286,7 @@ def table(
     """A table in Markdown, beside the paper's columns."""
     from kitt.lab.bench import recovery as r
     from kitt.lab.bench import tables as t
+    from kitt.lab.bench.bo import bo_grids
     from kitt.lab.bench.comparisons import comparison_grids
     from kitt.lab.bench.runner import mixed_commits
     from kitt.lab.bench.series import series_grid
@@ -307,6 +310,7 @@ def table(
         "exhaustive": lambda: r.exhaustive_grid(lines),
         "atlas": lambda: comparison_grids(lines, reference, others),
         "series": lambda: series_grid(lines),
+        "bo": lambda: bo_grids(lines),
     }
     found = chosen(grids, kind, "table")()
     if note := mixed_commits([*lines, *(others or [])]):

@@ -53,6 +53,36 @@ def advice(
 
 
 @app.command()
+def bo(
+    functions: Annotated[str | None, typer.Option(help="With commas between; without it, all eight.")] = None,
+    compared: Annotated[
+        str, typer.Option("--methods", help="With commas between.")
+    ] = "default,kitt-once,kitt-again,kitt-mixture",
+    seeds: Annotated[int, typer.Option(min=1)] = 10,
+    first: Annotated[int, typer.Option(help="The first seed.", min=0)] = 0,
+    evaluations: Annotated[int, typer.Option(help="After the first 2 D + 3 points.", min=2)] = 30,
+    noise: Annotated[
+        str, typer.Option(help="Standard deviations, over that of the function, with commas between.")
+    ] = "0,0.05",
+    out: Annotated[Path, typer.Option("--out", help="File of JSON lines; what it holds is not run again.")] = Path(
+        "bo.jsonl"
+    ),
+    jobs: Annotated[int, typer.Option(help="Runs at a time; 0 runs them in this process.", min=0)] = 1,
+    retry: Annotated[bool, typer.Option(help="Run failed cells again.")] = False,
+) -> None:
+    """Bayesian optimisation of test functions: KITT's models against BoTorch's default. Simple regret, ranks and seconds."""
+    from kitt.lab.bench.bo import FUNCTIONS, bo_cells, bo_grids
+    from kitt.lab.bench.show import names_of, print_grid, run_cells
+
+    noises = [float(text) for text in names_of(noise) or []]
+    cells = bo_cells(
+        names_of(functions) or FUNCTIONS, names_of(compared) or [], range(first, first + seeds), evaluations, noises
+    )
+    for grid in bo_grids(run_cells(cells, out, plan_of(jobs, "loky", None, retry))):
+        print_grid(grid)
+
+
+@app.command()
 def realism(
     data: Folder = None, seed: Annotated[int, typer.Option(help="Of everything random.")] = 0, as_json: AsJson = False
 ) -> None:

@@ -1,0 +1,138 @@
+"""A model handed over to other libraries: all of it, or one of its kernels with what there is to say about a part."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from kitt.errors import InvalidInputError, PartialExportWarning
+from kitt.language.fitted_kernel import FittedKernel
+from kitt.model.mixture import Component, heaviest
+from kitt.model.predictive import Tail
+from kitt.table.dataset import Dataset
+from kitt.table.scaling import Warp
+
+_WHOLE = 0.995  # of the weight, from which on a kernel is the whole model
+
+
+class Exportable:
+    """What a model can be handed over as; `Model` has the rest."""
+
+    kernels: tuple[FittedKernel, ...]
+    components: tuple[Component, ...]
+    tail: Tail
+    warps: tuple[Warp, ...]
+    is_plain: tuple[bool, ...]
+    weights: Any  # of each kernel
+    mixture: Any  # a Mixture
+
+    def _kept_rows(self) -> Dataset:
+        raise NotImplementedError
+
+    def to(self, library: str, component: int | None = None, standardised: bool = False) -> Any:
+        """The kernel of a component, as a live object of another library, for the table as it is (see `export.live`).
+
+        Without a `component` it is the heaviest of the target as it is, and a `PartialExportWarning` says what share of
+        the model that is. `to_gp` has its mean and noise too, and `to_botorch` is the whole model.
+        """
+        import kitt
+
+        k = self._position(component, standardised)
+        if component is None and (share := partial_share(self, k)):
+            warnings.warn(share, PartialExportWarning, stacklevel=2)
+        return kitt.export.live(self.kernels[k], library, standardised)
+
+    def to_gp(self, library: str, component: int | None = None) -> Any:
+        """The same kernel with its mean and noise, given the rows: a GP of another library that predicts raw tables."""
+        import kitt
+
+        k = self._position(component, False)
+        if component is None and (share := partial_share(self, k)):
+            warnings.warn(share, PartialExportWarning, stacklevel=2)
+        rows = self._kept_rows()
+        return kitt.export.gp(self.kernels[k], library, rows.X, rows.y)
+
+    def code(self, library: str, component: int | None = None, standardised: bool = False) -> str:
+        """Source text that builds it in another library and needs nothing of this one; it says what it is a part of."""
+        import kitt
+
+        k = self._position(component, True)
+        if not self.warps[k].is_identity and not standardised:
+            self._position(component, component is None)
+            standardised = True  # every kernel is of a transform: what it refers to can only be said in a note
+        return kitt.export.code(self.kernels[k], library, standardised, export_notes(self, k))
+
+    def to_botorch(self, single: bool = False, component: int | None = None, bounds: Any = None) -> Any:
+        """The whole model for BoTorch, which its acquisition functions can use: see `export.mixture.MixtureModel`.
+
+        Parameters
+        ----------
+        single : bool
+            One kernel instead, as a `SingleTaskGP` with KITT's priors, which `fit_gpytorch_mll` can fit again.
+        component : int, optional
+            Which kernel, if `single`; without it, the heaviest of the target as it is.
+        bounds : array of shape (2, D), optional
+            With them, the model takes points of the unit cube, which these bounds map to the table's units.
+
+        Returns
+        -------
+        botorch.models.model.Model
+        """
+        import kitt
+
+        rows = self._kept_rows()
+        if single:
+            k = self._position(component, False)
+            prior = "botorch" if self.is_plain[k] else "default"
+            return kitt.export.single_task_gp(self.kernels[k], prior, rows.X, rows.y, bounds)
+        if component is not None:
+            raise InvalidInputError(
+                "expected a component only together with single=True: the whole model has all of them"
+            )
+        return kitt.export.botorch_model(self.mixture, bounds)
+
+    def _position(self, component: int | None, transformed: bool) -> int:
+        """Of a kernel to hand over; one of a transformed target only if that is `transformed` with it."""
+        best = heaviest(self.weights, self.warps)
+        k = best if component is None else component
+        if not 0 <= k < len(self.kernels):
+            raise InvalidInputError(f"expected a component from 0 to {len(self.kernels) - 1}, got {component}")
+        if not self.warps[k].is_identity and not transformed:
+            plain = f"take component={best}, " if self.warps[best].is_identity else ""
+            raise InvalidInputError(
+                f"expected a kernel of the target as it is; component {k} is of its transform ({self.warps[k].kind}), and "
+                f"has no form in the units of the table: {plain}standardised=True, or the whole model, to_botorch()"
+            )
+        return k
+
+
+def partial_share(model: Exportable, k: int) -> str:
+    """Which share of a model a kernel has; nothing if it is all of it."""
+    if model.weights[k] >= _WHOLE:
+        return ""
+    return (
+        f"{model.kernels[k].expression} has {model.weights[k]:.0%} of the weight in a model of {len(model.kernels)} "
+        "kernels: its predictions are not those of the whole model, which to_botorch() and the model file hand over"
+    )
+
+
+def export_notes(model: Exportable, k: int) -> tuple[str, ...]:
+    """What stands at the top of an exported kernel."""
+    notes = []
+    if share := partial_share(model, k):
+        notes.append(f"{share}.")
+    warp = model.warps[k]
+    if not warp.is_identity:
+        notes.append(
+            f"It was fitted to a transform of the standardised target: z = (T((u - {warp.shift!r}) / {warp.unit!r}) - "
+            f"{warp.mean!r}) / {warp.scale!r}, T the {warp.kind} transform of exponent {warp.exponent!r}. Apply it after "
+            "standardise_target, and its inverse to what is predicted."
+        )
+    own = [c for c in model.components if c.model == k]
+    if model.tail.weight or any(c.changing_noise or c.spread != 1.0 for c in own):
+        notes.append(
+            "Its mean is that of this kernel in KITT. Its variance has the kernel's own noise, which is constant but for "
+            "the words White and Linear*White; KITT's noise model, spreads and tail, which act on predictive variances, "
+            "stay behind."
+        )
+    return tuple(notes)

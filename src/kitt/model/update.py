@@ -1,0 +1,136 @@
+"""New rows for a fitted model, without fitting anything again; and when its parameters deserve a new fit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from scipy.special import gammaincc, ndtri
+
+from kitt.errors import InvalidInputError
+from kitt.fitting.fit import FittedGP
+from kitt.gp.exact import Posterior
+from kitt.model.mixture import Mixture
+from kitt.model.predictive import Predictive
+from kitt.table.dataset import Dataset, Encoding
+from kitt.table.frames import as_frame
+from kitt.table.scaling import FloatArray
+
+_NOTE = "the parameters were fitted to the first {} rows; {} were added since"
+_FITTED = re.compile(re.escape(_NOTE).replace(r"\{\}", r"(\d+)"))
+
+
+@dataclass(frozen=True)
+class UpdateConfig:
+    """When a new fit is advised; by convention, not tuned."""
+
+    growth: float = 2.0  # rows, relative to those fitted to
+    surprise: float = 1e-3  # probability of new rows at least as unlikely as these, below which they are a surprise
+
+
+def new_rows(encoding: Encoding, table: Any, y: ArrayLike | None) -> Dataset:
+    """Raw rows in the columns of a model; without y, the table has the target too."""
+    if isinstance(table, Dataset):
+        return table
+    if y is None:
+        frame = as_frame(table)
+        if frame is None or encoding.target not in map(str, frame.columns):
+            raise InvalidInputError(
+                f"expected a data frame with the target '{encoding.target}', or y beside the inputs; got "
+                f"{type(table).__name__} and no y"
+            )
+        y = frame.set_axis(list(map(str, frame.columns)), axis=1)[encoding.target]
+    try:
+        values = np.asarray(y, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"expected numbers in the target '{encoding.target}', got text: correct it") from None
+    values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+    X = encoding.encode(table)[0]
+    if values.shape != (len(X),):
+        raise InvalidInputError(f"expected y of shape ({len(X)},), one value for each row; got shape {values.shape}")
+    return Dataset(X, values, encoding.names, encoding.target, encoding)
+
+
+def updated(mixture: Mixture, new: Dataset) -> tuple[Mixture, Predictive]:
+    """The same mixture given more rows; and the distribution of each new row given the old ones and the new ones before."""
+    models, moments = [], {}
+    used = {c.model for c in mixture.components}
+    for k, model in enumerate(mixture.models):
+        models.append(_extended(model, new, k in used))
+        if k in used:
+            moments[k] = _one_step_ahead(model, models[-1], new)
+    rows = [(moments[c.model], mixture.models[c.model], c) for c in mixture.components]
+    mean = np.stack([m for (_, m, _), _, _ in rows])
+    variance = np.stack([mixture.observed_variance(c, Z, m, total) for (Z, m, total), _, c in rows])
+    warps = tuple(model.warp for _, model, _ in rows)
+    weights = np.array([c.weight for c in mixture.components])
+    return replace(mixture, models=tuple(models)), Predictive(weights, mean, np.sqrt(variance), warps, mixture.tail)
+
+
+def _extended(model: FittedGP, new: Dataset, used: bool) -> FittedGP:
+    """The same GP given more rows; its factor gets as many rows more, if it was computed at all."""
+    s = model.fitted_kernel.standardiser
+    Z = model.inputs(new.X)
+    z = torch.tensor(model.warp.forward(new.y if s is None else s.transform_y(new.y)))
+    y = torch.cat([model.y, z])
+    first = fitted_rows(model)
+    notes = [text for text in model.warnings if not _FITTED.fullmatch(text)]
+    more = replace(
+        model,
+        X=torch.cat([model.X, Z]),
+        y=y,
+        stored_noise=model.noise_model if used else model.stored_noise,
+        stored_loo=None,  # of the old rows alone
+        warnings=(*notes, _NOTE.format(first, len(y) - first)),
+    )
+    if used and isinstance(model.posterior, Posterior):
+        vars(more)["posterior"] = model.posterior.extended(Z, y)
+    return more
+
+
+def _one_step_ahead(before: FittedGP, after: FittedGP, new: Dataset) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Inputs, and mean and variance of each new row given those before it: what the new rows of the factor say.
+
+    A sparse posterior predicts all of them from the old rows.
+    """
+    Z = before.inputs(new.X)
+    if not isinstance(after.posterior, Posterior):
+        mean, _, total = before.moments(Z)
+        return Z.numpy(), mean, total
+    white = torch.linalg.solve_triangular(after.posterior.L, after.y.unsqueeze(-1), upper=False)[before.rows :, 0]
+    std = torch.diagonal(after.posterior.L)[before.rows :]
+    return Z.numpy(), (after.y[before.rows :] - std * white).numpy(), std.square().numpy()
+
+
+def fitted_rows(model: FittedGP) -> int:
+    """The number of rows that the parameters were fitted to: the first ones."""
+    found = [match for text in model.warnings if (match := _FITTED.fullmatch(text))]
+    return int(found[0][1]) if found else model.rows
+
+
+def refit_reasons(
+    mixture: Mixture, promised: Predictive, new: Dataset, config: UpdateConfig | None = None
+) -> Iterator[str]:
+    """Why the parameters deserve a new fit, in sentences; none if they do not."""
+    c, model = config or UpdateConfig(), mixture.models[mixture.best]
+    first = fitted_rows(model)
+    if model.rows >= c.growth * first:
+        yield f"there are {model.rows} rows now, and the parameters were fitted to {first}: fit again"
+    s = model.fitted_kernel.standardiser
+    u = new.y if s is None else s.transform_y(new.y)
+    if surprise(promised, u) < c.surprise:
+        yield (
+            f"the {new.n} new rows lie farther from their predictions than the model promised (once in "
+            f"{1 / c.surprise:g} times it would by chance): fit again"
+        )
+
+
+def surprise(promised: Predictive, u: FloatArray) -> float:
+    """The probability of rows that lie at least as far out as these, if the predictions were right."""
+    level = np.clip(promised.cdf(u[:, None])[:, 0], 1e-12, 1 - 1e-12)
+    return float(gammaincc(0.5 * len(u), 0.5 * np.square(ndtri(level)).sum()))  # chi-square with a degree for each row
