@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo docs test test-slow test-all test-exports wheel-test bench-series results clean help
+.PHONY: demo docs test test-slow test-all test-exports wheel-test bench-series forecaster-check results clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -52,6 +52,12 @@ bench-series: $(VENV)/dev  ## forecasts by statsforecast, in an environment of i
 
 results: $(VENV)/dev  ## every published number again, from this commit; resumable, about a day and a half; ARGS=--list shows the steps
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/results.py $(if $(DATA),--data $(DATA)) $(ARGS)
+
+forecaster-check: $(VENV)/dev  ## sktime's own checks of the forecaster, in an environment of its own
+	@test -x .venvs/sktime/bin/python || $(PYTHON) -m venv .venvs/sktime
+	.venvs/sktime/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	.venvs/sktime/bin/python -m pip install --quiet --disable-pip-version-check sktime pytest -e .
+	OMP_NUM_THREADS=1 .venvs/sktime/bin/python tests/forecast/check_sktime.py
 
 clean:  ## remove everything that the other targets made
 	rm -rf $(VENV) .venvs demo.png demo-co2.* demo-engel.*

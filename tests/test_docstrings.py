@@ -9,12 +9,14 @@ import pytest
 import kitt
 
 MODULES = ("errors", "estimator", "table.dataset", "language.grammar", "language.fitted_kernel", "network.caption")
+MODULES += ("forecast.pipeline", "forecast.result", "forecast.many", "forecast.forecaster")
 MODULES += ("suggest", "model.document", "model.mixture", "fitting.fit")
 MODULES += ("explain.decompose", "explain.facts", "report.html", "export", "botorch")
 PUBLIC = (  # beside these, kitt.__all__ has WORDS, a tuple
     *("suggest", "load", "Model", "Mixture", "fit", "FittedGP"),
     *("KITTRegressor", "explain", "Explanation", "write_report", "Dataset", "caption", "Captions"),
     *("FittedKernel", "parse", "Expression", "KittError"),
+    *("forecast", "forecast_many", "Forecast", "KITTForecaster"),
 )
 
 

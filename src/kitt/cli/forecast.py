@@ -58,9 +58,9 @@ def forecast(
     from kitt.forecast.tables import Columns, series_of
     from kitt.table.reading import read_table
 
-    for path in (out, picture, summary):
-        if path is not None and not path.parent.is_dir():
-            raise InvalidInputError(f"cannot write {path}: there is no directory {path.parent}")
+    for file in (out, picture, summary):
+        if file is not None and not file.parent.is_dir():
+            raise InvalidInputError(f"cannot write {file}: there is no directory {file.parent}")
     levels = levels_of(quantiles)
     options: dict[str, Any] = {} if not season else {"season": season}
     wanted = Columns(target, time, tuple(by or ()), tuple(known or ()))

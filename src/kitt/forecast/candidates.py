@@ -3,9 +3,9 @@
 A kernel that falls back to the mean of the past has no place in a forecast. A trend here is a random walk (a Matern12
 whose lengthscale is far beyond the series), a line with a random walk around it, a smooth curve that keeps its slope (a
 Matern32 with a long lengthscale: a cubic smoothing spline in the limit), alone or with a random walk, or a line with smooth
-detours. A season keeps its shape, drifts slowly, or grows along the time. Each is tried on the scale of the values and, where these are positive, on
-their logarithm. Further columns, such as a step at a fitted place or what the user knows about the future, enter through
-Linear.
+detours. A season keeps its shape, drifts slowly, or grows along the time. Each is tried on the scale of the values and,
+where these are positive, on their logarithm. Further columns, such as a step at a fitted place or what the user knows about
+the future, enter through Linear.
 """
 
 from __future__ import annotations

@@ -58,7 +58,8 @@ def find_changes(
     if len(t) < 4 * config.margin or len(base) > len(t) / 3:
         return found
     for kind in ("step", "bend"):
-        columns, changes = list(base), []
+        columns = list(base)
+        changes: list[Change] = []
         while len(changes) < config.most:
             best = _best(kind, np.column_stack(columns), t, y, config)
             if best is None or best.gain < config.gain:

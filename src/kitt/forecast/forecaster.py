@@ -102,8 +102,8 @@ class KITTForecaster(BaseEstimator):
         return steps, made
 
     def _forecast(self, steps: np.ndarray, future: Any) -> Forecast:
-        options = {"season": self.season, "changes": self.changes}
-        return forecast(self.y_, None, int(steps.max()), X=self.X_, future=future, **options)
+        options: dict[str, Any] = {"season": self.season, "changes": self.changes, "X": self.X_, "future": future}
+        return forecast(self.y_, None, int(steps.max()), **options)
 
     def _asked(self, fh: Any) -> np.ndarray:
         if fh is not None:
@@ -117,7 +117,8 @@ class KITTForecaster(BaseEstimator):
             return values
         index: pd.Index = made.index[steps - 1]
         if isinstance(self.y_.index, pd.PeriodIndex):
-            index = pd.DatetimeIndex(index).to_period(self.y_.index.freq)
+            frequency: Any = self.y_.index.freq
+            index = pd.DatetimeIndex(index).to_period(frequency)
         if columns is None:
             return pd.Series(values, index=index, name=self.y_.name)
         return pd.DataFrame(values, index=index, columns=columns)

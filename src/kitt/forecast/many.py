@@ -86,15 +86,15 @@ def forecast_many(
     (8, ['new'])
     """
     if isinstance(data, Mapping):
-        jobs_of = {str(name): (SeriesTable(y, None), None) for name, y in data.items()}
+        tasks: dict[str, tuple[Any, Columns | None]] = {str(k): (SeriesTable(y, None), None) for k, y in data.items()}
     else:
         frame = as_frame(data)
         if frame is None:
             raise InvalidInputError(f"expected a data frame or a mapping of series; got {type(data).__name__}")
         columns = Columns(target, time, (by,) if isinstance(by, str) else tuple(by))
         frame, columns = columns.of(frame)
-        jobs_of = {name: (rows, columns) for name, rows in series_of(frame, columns)}
-    records = run(jobs_of, horizon, tuple(levels), options, jobs, scheduler, progress)
+        tasks = {name: (rows, columns) for name, rows in series_of(frame, columns)}
+    records = run(tasks, horizon, tuple(levels), options, jobs, scheduler, progress)
     return collected(records)
 
 

@@ -65,10 +65,10 @@ def text_picture(forecast: Forecast, width: int = 80, height: int = 16) -> str:
     first, last = times[0], ahead[-1]
 
     def column(t: float) -> int:
-        return int(round((columns - 1) * (t - first) / max(last - first, 1e-12)))
+        return round(float((columns - 1) * (t - first) / max(last - first, 1e-12)))
 
     def row(value: float) -> int:
-        return int(round((height - 1) * (top - value) / max(top - bottom, 1e-300)))
+        return round(float((height - 1) * (top - value) / max(top - bottom, 1e-300)))
 
     for t, a, b in zip(ahead, low, high, strict=True):
         for r in range(row(b), row(a) + 1):

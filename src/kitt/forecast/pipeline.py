@@ -77,6 +77,8 @@ def forecast(
         Whether steps and bends of the past may be part of the model.
     progress : callable, optional
         Called with what is being done and the share that is done.
+    config : ForecastConfig
+        The numbers of all steps.
 
     Returns
     -------

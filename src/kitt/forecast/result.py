@@ -153,7 +153,8 @@ class Forecast:
         model, candidate = self.mixture.models[self.best], self.candidates[self.best]
         X = np.concatenate([self._past_inputs, self.inputs])
         roles = dict(parts(candidate, len(self.seasons)))
-        s, found = self._standardiser, {}
+        s = self._standardiser
+        found: dict[str, Any] = {}
         for position, word in enumerate(model.expression):
             name = self._role(roles[str(word)])
             found[name] = found.get(name, 0.0) + model.posterior.component(position, model.inputs(X))[0].numpy()

@@ -36,7 +36,7 @@ class SeasonConfig:
     waves: tuple[int, ...] = (1, 2, 3, 4, 6)  # that are tried: the fundamental one and its multiples
     longest: int = 400  # steps, of periods that are not of the calendar
     spectrum_values: int = 600  # at most, for which periods of any length are tried
-    cycles: float = 3.0  # that such a period must have been seen
+    cycles: float = 3.0  # that a period must have been seen
     calendar_cycles: float = 1.9
 
 
@@ -145,7 +145,7 @@ def _periods(series: Series, config: SeasonConfig) -> Iterator[tuple[float, str,
     named = {p: name for name, p in series.calendar.items() if p <= span / config.calendar_cycles}
     for period, name in named.items():
         yield period, name, config.calendar_bonus
-    for steps in range(2, int(min(span / step / 2.5, config.longest)) + 1):
+    for steps in range(2, int(min(span / step / config.cycles, config.longest)) + 1):
         if not any(abs(steps * step - p) < 0.3 * step for p in named):
             yield steps * step, "", config.whole_bonus
     if n <= config.spectrum_values:

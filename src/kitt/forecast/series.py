@@ -130,7 +130,7 @@ class Series:
 
     def future(self, horizon: int) -> tuple[FloatArray, pd.Index]:
         """The next times, and the entries of the index that belong to them."""
-        times = self.end + self.step * np.arange(1, horizon + 1)
+        times: FloatArray = self.end + self.step * np.arange(1.0, horizon + 1)
         return times, self.labels(times)
 
     def labels(self, times: FloatArray) -> pd.Index:
@@ -139,12 +139,12 @@ class Series:
 
         kind, size = self.frequency.unit, self.frequency.size
         if kind == "month":
-            months = pd.PeriodIndex([self.origin.to_period("M") + int(round(t * size)) for t in times])
+            months = pd.PeriodIndex([self.origin.to_period("M") + round(float(t * size)) for t in times])
             if self.frequency.at_month_end:
                 return months.to_timestamp(how="end").normalize()
             return months.to_timestamp() + pd.Timedelta(days=self.origin.day - 1)
         if kind == "business":
-            return pd.DatetimeIndex([self.origin + pd.offsets.BusinessDay(int(round(t))) for t in times])
+            return pd.DatetimeIndex([self.origin + pd.offsets.BusinessDay(round(float(t))) for t in times])
         if kind == "seconds":
             return pd.DatetimeIndex(self.origin + pd.to_timedelta(np.round(times * size * 1e6), unit="us"))
         if kind == "days":
@@ -258,10 +258,10 @@ def _frequency(labels: pd.Index) -> Frequency:
             return Frequency("month", float(size), at_end)
     if _is_business(labels):
         return Frequency("business")
-    seconds = np.diff(labels.to_numpy().astype("datetime64[us]").astype(np.int64)) / 1e6
-    size = float(gcd(*np.round(seconds).astype(np.int64).tolist())) if (seconds >= 1).all() else float(seconds.min())
-    if size > 0 and _is_filled(seconds.sum() / size, len(labels)) and _is_regular(np.cumsum(seconds) / size):
-        return Frequency("seconds", size)
+    seconds: FloatArray = np.diff(labels.to_numpy().astype("datetime64[us]").astype(np.int64)).astype(np.float64) / 1e6
+    unit = float(gcd(*np.round(seconds).astype(np.int64).tolist())) if (seconds >= 1).all() else float(seconds.min())
+    if unit > 0 and _is_filled(seconds.sum() / unit, len(labels)) and _is_regular(np.cumsum(seconds) / unit):
+        return Frequency("seconds", unit)
     return Frequency("days")
 
 
@@ -289,7 +289,7 @@ def _times(labels: pd.Index, frequency: Frequency) -> tuple[FloatArray, float]:
     return times, 1.0
 
 
-def _positions(labels: pd.Index, frequency: Frequency, origin: Any) -> FloatArray:
+def _positions(labels: Any, frequency: Frequency, origin: Any) -> FloatArray:
     kind, size = frequency.unit, frequency.size
     if kind == "month":
         months = (labels.year - origin.year) * 12 + labels.month - origin.month

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from kitt.forecast.result import text_of
 
 if TYPE_CHECKING:
+    from kitt.forecast.candidates import Candidate
     from kitt.forecast.changepoint import Change
     from kitt.forecast.result import Forecast
     from kitt.forecast.seasons import Season
@@ -47,7 +49,7 @@ def explained(forecast: Forecast) -> str:
     return " ".join(sentences)
 
 
-def _share(forecast: Forecast, condition) -> float:  # type: ignore[no-untyped-def]
+def _share(forecast: Forecast, condition: Callable[[Candidate], bool]) -> float:
     return float(sum(w for w, c in zip(forecast.weights, forecast.candidates, strict=True) if condition(c)))
 
 
@@ -68,9 +70,10 @@ def _change(forecast: Forecast, change: Change) -> str:
     """Until ..., from then on ...: with what the heaviest kernel that sees the change says about it."""
     when = text_of(forecast.series.labels(np.array([change.time]))[0])
     size = change_size(forecast, change)
-    if change.kind == "step":
-        return f"Until {when} the level was another one; from then on it is {'higher' if size > 0 else 'lower'} by about {abs(size):.3g}."
-    return f"Until {when} the slope was another one; from then on it is {'larger' if size > 0 else 'smaller'} by about {abs(size):.3g} a step."
+    which, direction, unit = ("level", "higher" if size > 0 else "lower", "")
+    if change.kind == "bend":
+        which, direction, unit = ("slope", "larger" if size > 0 else "smaller", " a step")
+    return f"Until {when} the {which} was another one; from then on it is {direction} by about {abs(size):.3g}{unit}."
 
 
 def change_size(forecast: Forecast, change: Change) -> float:
