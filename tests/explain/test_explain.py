@@ -16,7 +16,7 @@ from kitt.explain.checks import held_out, random_folds, table_of
 from kitt.explain.columns import shape, shares
 from kitt.explain.facts import Check, Curve
 from kitt.explain.seasons import is_borne_out, is_resolved
-from kitt.fitting.fit import FittedGP
+from kitt.fitting.fitted import FittedGP
 from kitt.fitting.table import Table
 from kitt.formatting import number, percent
 from kitt.model.document import Model

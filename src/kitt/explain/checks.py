@@ -18,7 +18,8 @@ from torch import Tensor
 
 from kitt.errors import KittError
 from kitt.explain.facts import Check
-from kitt.fitting.fit import FittedGP, Fitter, start_of
+from kitt.fitting.fit import Fitter, start_of
+from kitt.fitting.fitted import FittedGP
 from kitt.fitting.table import Table
 from kitt.language.grammar import Expression, Primitive, Word
 from kitt.language.kernels import Kernel

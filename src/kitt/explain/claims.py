@@ -27,7 +27,8 @@ from kitt.explain.checks import (
 from kitt.explain.columns import Groups
 from kitt.explain.facts import Check, Part, Season
 from kitt.explain.words import Words
-from kitt.fitting.fit import FittedGP, start_of
+from kitt.fitting.fit import start_of
+from kitt.fitting.fitted import FittedGP
 from kitt.fitting.noise import fit_noise
 from kitt.language.grammar import Primitive, Word
 from kitt.model.evidence import Evidence

@@ -15,7 +15,7 @@ from kitt.explain.claims import Claims, checked
 from kitt.explain.columns import Groups, curve, shape, shares
 from kitt.explain.facts import Comparison, Curve, Effect, Explanation, Interaction, Noise, Part
 from kitt.explain.words import Words
-from kitt.fitting.fit import FittedGP
+from kitt.fitting.fitted import FittedGP
 from kitt.language.grammar import Primitive, Word
 from kitt.model.document import Model
 from kitt.model.evidence import PLAIN, Evidence

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kitt.fitting.fit import FittedGP
+from kitt.fitting.fitted import FittedGP
 from kitt.gp.sparse import SparsePosterior
 
 _ENTRIES = 2**22  # of the covariance between training rows and others, worked on at once

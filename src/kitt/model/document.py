@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 
 from kitt.errors import CheckpointError, InvalidInputError, KittError
 from kitt.files import check_format, check_schema, load_document, read_schema, write_text
-from kitt.fitting.fit import FittedGP
+from kitt.fitting.fitted import FittedGP
 from kitt.fitting.noise import NoiseModel
 from kitt.fitting.table import Table
 from kitt.language import fitted_kernel

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kitt.fitting.fit import FittedGP
+from kitt.fitting.fitted import FittedGP
 from kitt.language.fitted_kernel import FittedKernel
 from kitt.language.grammar import WORDS, Expression, Primitive
 from kitt.language.kernels import Slot
@@ -22,7 +22,8 @@ from kitt.language.priors import Parameter
 from kitt.model.evidence import Evidence
 from kitt.model.suggestion import Suggestion
 from kitt.model.weights import DEFAULT as PRICES
-from kitt.network.caption import Caption, subsets
+from kitt.network.caption import Caption
+from kitt.network.subsets import subsets
 from kitt.table.scaling import FloatArray, Standardiser
 
 if TYPE_CHECKING:
