@@ -23,7 +23,7 @@ $(VENV)/docs: $(VENV)/base
 	$(PIP) -e '.[docs]'
 	@touch $@
 
-demo: $(VENV)/base  ## caption, fit and explain a real table; writes demo-report.html
+demo: $(VENV)/base  ## caption, fit and explain two real tables; writes demo.png and reports
 	$(BIN)/kitt demo
 
 test: $(VENV)/dev  ## lint, types, and all tests but the slow ones
@@ -60,4 +60,4 @@ forecaster-check: $(VENV)/dev  ## sktime's own checks of the forecaster, in an e
 	OMP_NUM_THREADS=1 .venvs/sktime/bin/python tests/forecast/check_sktime.py
 
 clean:  ## remove everything that the other targets made
-	rm -rf $(VENV) .venvs demo-report.html demo-model.json
+	rm -rf $(VENV) .venvs demo.png demo-co2.* demo-engel.*

@@ -3,6 +3,7 @@
 import pytest
 
 SLOW = {  # more than about 15 seconds each (pytest --durations=40)
+    "cli/test_cli.py": {"test_the_demo"},
     "lab/test_bench.py": {"test_commands", "test_exhaustive_search_finds_white_noise"},
     "lab/test_train.py": {"test_two_processes_give_the_weights_of_one"},
     "test_fuzz.py": {"test_the_regressor_survives_odd_tables"},

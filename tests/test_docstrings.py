@@ -10,7 +10,7 @@ import kitt
 
 MODULES = ("errors", "estimator", "table.dataset", "language.grammar", "language.fitted_kernel", "network.caption")
 MODULES += ("forecast.pipeline", "forecast.result", "forecast.many", "forecast.forecaster")
-MODULES += ("suggest", "model.document", "model.mixture", "fitting.fit")
+MODULES += ("suggest", "model.document", "model.mixture", "fitting.fit", "fitting.fitted")
 MODULES += ("explain.decompose", "explain.facts", "report.html", "export", "botorch")
 PUBLIC = (  # beside these, kitt.__all__ has WORDS, a tuple
     *("suggest", "load", "Model", "Mixture", "fit", "FittedGP"),

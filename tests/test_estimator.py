@@ -146,3 +146,14 @@ def test_errors_in_words() -> None:
         KITTRegressor(**FAST).fit(X, np.ones(40))
     with pytest.raises(CheckpointError, match="no checkpoint 'nonesuch'"):
         KITTRegressor(**{**FAST, "model": "nonesuch"}).fit(X, y)
+
+
+def test_the_name_of_the_target_is_kept_and_new_levels_are_told() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=40), "kind": rng.choice(["a", "b"], 40)})
+    y = pd.Series(frame["x"] + (frame["kind"] == "a"), name="price")
+    assert KITTRegressor(k=1, effort="quick").fit(frame[["x"]], y).suggestion_.dataset.target == "price"
+    regressor = KITTRegressor(k=1, effort="quick").fit(frame, y)
+    assert regressor.suggestion_.dataset.target == "price"
+    with pytest.warns(UserWarning, match="levels not seen before, set to 0: c"):
+        regressor.predict(frame.assign(kind="c"))

@@ -1,5 +1,6 @@
 """The pipeline: captions at once, a fitted mixture when asked, from whatever a user has."""
 
+import itertools
 import json
 
 import numpy as np
@@ -198,6 +199,30 @@ def test_public_names_mean_what_they_say() -> None:
     assert kitt.__version__
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = kitt.nothing
+
+
+def test_a_notebook_shows_a_short_table() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"<b>": np.arange(30.0), "x": rng.normal(size=30), "y": np.tile([0.0, 1.0], 15)})
+    suggestion = kitt.suggest(frame)
+    assert len(repr(suggestion)) < 2500
+    assert "array(" not in repr(suggestion)
+    assert "<table>" in suggestion._repr_html_()
+    assert "<b>" not in suggestion._repr_html_()
+    assert any("only two values, 0 and 1" in text for text in suggestion.warnings)
+    assert any("'<b>' only numbers the rows" in text for text in suggestion.warnings)
+
+
+def test_properties_are_data() -> None:
+    x = np.linspace(0, 10, 100)
+    suggestion = kitt.suggest(x[:, None], np.sin(6 * x) + 0.05 * np.random.default_rng(0).normal(size=100))
+    believed = {p.name: p.probability for p in suggestion.properties}
+    assert set(believed) == {p["name"] for p in suggestion.to_dict()["properties"]}
+    assert believed["repeats"] > 0.7
+    assert believed["nothing but noise"] < 0.05
+    assert believed["smooth"] + believed["rough"] + believed["nothing but noise"] == pytest.approx(1, abs=0.01)
+    groups = suggestion.captions.groups
+    assert all(a.probability >= b.probability for a, b in itertools.pairwise(groups))
 
 
 def test_a_deadline_leaves_out_what_it_has_no_time_for() -> None:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from kitt.errors import KittError
     from kitt.estimator import KITTRegressor
     from kitt.explain import Explanation, explain
-    from kitt.fitting.fit import FittedGP, fit
+    from kitt.fitting.fit import fit
+    from kitt.fitting.fitted import FittedGP
     from kitt.forecast import Forecast, Forecasts, KITTForecaster, forecast, forecast_many
     from kitt.language.fitted_kernel import FittedKernel
     from kitt.language.grammar import WORDS, Expression, parse
@@ -33,7 +34,8 @@ _HOMES = {
     "errors": ("KittError",),
     "estimator": ("KITTRegressor",),
     "explain": ("explain", "Explanation"),
-    "fitting.fit": ("fit", "FittedGP"),
+    "fitting.fit": ("fit",),
+    "fitting.fitted": ("FittedGP",),
     "forecast": ("forecast", "forecast_many", "Forecast", "Forecasts", "KITTForecaster"),
     "language.fitted_kernel": ("FittedKernel",),
     "language.grammar": ("WORDS", "Expression", "parse"),

@@ -23,7 +23,8 @@ import numpy as np
 import torch
 
 from kitt.errors import FitError, InvalidInputError, KittError
-from kitt.fitting.fit import FittedGP, Fitter, start_of
+from kitt.fitting.fit import Fitter, start_of
+from kitt.fitting.fitted import FittedGP
 from kitt.fitting.table import Table
 from kitt.language.fitted_kernel import FittedKernel
 from kitt.language.grammar import Expression, parse

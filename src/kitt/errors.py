@@ -1,5 +1,10 @@
 """Every error a user can meet. Each message says what was expected, what came, and what to do."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
 
 class KittError(Exception):
     """Base class of all errors that this package raises on purpose.
@@ -17,9 +22,33 @@ class KittError(Exception):
     RBF*RBF is not a word: the square of RBF is no new kernel: write RBF
     """
 
+    def told(self, where: str) -> str:
+        """The message for somebody who has options ("command line") or fields ("page") instead of Python's arguments."""
+        return str(self)
+
 
 class InvalidInputError(KittError, ValueError):
-    """A table, array or option that cannot be used as it is."""
+    """A table, array or option that cannot be used as it is.
+
+    `remedies` say what to do elsewhere than in Python: on the "command line", or on the "page".
+    """
+
+    def __init__(self, message: str, remedy: str = "", remedies: Mapping[str, str] | None = None) -> None:
+        super().__init__(f"{message}: {remedy}" if remedy else message)
+        self._message, self._remedies = message, dict(remedies or {})
+
+    def told(self, where: str) -> str:
+        return f"{self._message}: {self._remedies[where]}" if where in self._remedies else str(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors travel between processes."""
+        return _remade, (type(self), str(self), self._message, self._remedies)
+
+
+def _remade(kind: type[InvalidInputError], text: str, message: str, remedies: dict[str, str]) -> InvalidInputError:
+    error = kind(text)
+    error._message, error._remedies = message, remedies
+    return error
 
 
 class GrammarError(KittError, ValueError):

@@ -172,13 +172,13 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
         return kitt.explain(self.model_)
 
     def _dataset(self, X: Any, y: Any) -> Dataset:
-        X = _pandas(X)
+        X, name = _pandas(X), str(getattr(y, "name", None) or "")
         if _has_words(X):
             validate_data(self, X, skip_check_array=True)  # takes down the names
             return as_dataset(X, y)
         X, y = validate_data(self, X, y, y_numeric=True, dtype=np.float64, ensure_min_samples=MIN_ROWS)
         names = getattr(self, "feature_names_in_", None)
-        target = "y"
+        target = name or "y"
         while names is not None and target in names:
             target += "_"
         return Dataset.from_arrays(X, y, names, target)

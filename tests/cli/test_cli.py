@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import kitt
+from kitt.cli import demo
 from kitt.cli import main as cli
 from kitt.cli import tables as commands
 from kitt.model.options import Options
@@ -154,7 +155,8 @@ def test_missing_values(run, folder) -> None:
     text = (folder / "one.csv").read_text() + "1,,x,2\n"
     code, _, err = run("suggest", "-", stdin=text)
     assert code == 2
-    assert "missing" in err
+    assert "leave these rows out with --drop-missing" in err
+    assert "=True" not in err
     code, out, _ = run("suggest", "-", "--drop-missing", "--json", stdin=text)
     assert (code, json.loads(out)["rows"]) == (0, 30)
 
@@ -168,9 +170,12 @@ def test_fit_predict_explain_export(run, folder, model, tmp_path) -> None:
     assert ((out["q5"] < out["mean"]) & (out["mean"] < out["q95"])).all()
     code, text, _ = run("predict", model, folder / "new.txt.part", "--json", "--quantiles", "0.5", "--function")
     assert list(json.loads(text.splitlines()[0])) == ["mean", "std", "q50"]
+    run("predict", model, folder / "one.csv", "-o", tmp_path / "kept.csv", "--keep", "b", "--keep", "kind")
+    assert list(pd.read_csv(tmp_path / "kept.csv"))[:3] == ["b", "kind", "mean"]
     code, text, _ = run("explain", model)
     assert "variation in y" in text
     assert "share of variance" in text
+    assert "what was checked" in text
     assert 0 <= json.loads(run("explain", model, "--json")[1])["noise"]["share"] <= 1
     assert "def standardise(" in run("export", model, "--to", "sklearn", "--standardised")[1]
     code, text, _ = run("export", model, "--to", "sklearn", "--component", 1)
@@ -189,7 +194,7 @@ def test_fit_for_programs(run, folder, tmp_path) -> None:
     assert record["explanation"]["expression"] == record["kernels"][0]["expression"]
     code, _, err = run("predict", tmp_path / "m.json", folder / "two.csv")
     assert code == 2
-    assert "no rows to predict from" in err
+    assert "no rows to predict from: fit it again without --no-rows" in err
 
 
 @pytest.mark.parametrize(
@@ -205,6 +210,7 @@ def test_fit_for_programs(run, folder, tmp_path) -> None:
         (["fit", "{}/one.csv", "-o", "{}/m.json", "--effort", "x"], "quick, normal, thorough"),
         (["predict", "{}/one.csv", "{}/one.csv"], "not a kitt-model file"),
         (["predict", "{}/no.json", "{}/one.csv"], "cannot read"),
+        (["predict", "{}/model.json", "{}/one.csv", "--keep", "c"], "after --keep, one of a, b, kind, y; got 'c'"),
         (["explain", "{}/no.json"], "cannot read"),
         (["predict", "{}/model.json", "{}/one.csv", "--quantiles", "a"], "levels between 0 and 1"),
         (["predict", "{}/model.json", "{}/one.csv", "--quantiles", "2"], "between 0 and 1"),
@@ -226,12 +232,16 @@ def test_an_empty_directory(run, tmp_path) -> None:
 
 
 def test_the_demo(run, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(commands, "_report", lambda suggestion, path: None)
-    code, out, _ = run("demo", "--out", tmp_path, "--deadline", 2)
+    monkeypatch.setattr(demo, "_report", lambda suggestion, path, title: None)
+    code, out, _ = run("demo", "--out", tmp_path, "--deadline", 600)
     assert code == 0
-    assert "442 rows" in out
-    assert "variation in progress" in out
-    assert (tmp_path / "demo-model.json").exists()
+    text = " ".join(out.split())
+    assert "Carbon dioxide at Mauna Loa: 312 months" in text
+    assert "The 72 months that followed were forecast" in text
+    assert "it grows with income" in text
+    assert text.count("kitt ") == 3
+    assert (tmp_path / "demo-engel.json").exists()
+    assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_update_adds_rows(run, model, folder, tmp_path) -> None:

@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -123,6 +124,17 @@ def test_points_that_were_measured_or_repeat(model: Model, plain: Model) -> None
         posterior = botorch_model.posterior(X)
         assert (posterior.variance > 0).all()
         assert posterior.rsample(torch.Size([16])).isfinite().all()
+
+
+def test_far_beyond_the_end_of_a_transform(model: Model) -> None:
+    """There all values of the target are the last one that the transform knows, without any variance."""
+    gp = model.mixture.models[1]
+    ended = replace(gp, warp=replace(gp.warp, low=0.9, high=1.0))
+    Z = points(3, 1).requires_grad_(True)
+    posterior = Model.of(Mixture.of([ended], [1.0]), model.rows).to_botorch().posterior(Z)
+    (posterior.mean.sum() + posterior.variance.sum()).backward()
+    assert (posterior.variance > 0).all()
+    assert Z.grad.isfinite().all()
 
 
 def test_conditioning_is_an_update(model: Model) -> None:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from kitt.errors import InvalidInputError
-from kitt.fitting.fit import FittedGP, fit
+from kitt.fitting.fit import fit
+from kitt.fitting.fitted import FittedGP
 from kitt.fitting.table import Table
 from kitt.model.mixture import Component, Mixture
 from kitt.model.predictive import Tail

@@ -10,10 +10,12 @@ import torch
 from kitt.errors import CheckpointError, InvalidInputError
 from kitt.lab.simulate import DEFAULT_DATA, simulate
 from kitt.network.advice import AdviceConfig, AdviceHead, to_tensors
-from kitt.network.caption import CONFIG, HEADS, SEARCHES, caption, caption_tables, merge_orders, points_cap, subsets
+from kitt.network.caption import HEADS, caption, caption_tables
 from kitt.network.checkpoint import Checkpoint, LoadedModel
 from kitt.network.network import PaperConfig, StemConfig, build
 from kitt.network.ranking import RANKINGS, RankingConfig, rank
+from kitt.network.search import SEARCHES, merge_orders
+from kitt.network.subsets import CONFIG, points_cap, subsets
 
 SMALL = {"decoder_width": 16, "decoder_heads": 2, "decoder_blocks": 2, "width": 16, "heads": 2, "blocks": 1}
 

@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -24,7 +25,7 @@ from kitt.model.predictive import Tail
 from kitt.model.suggestion import Suggestion
 from kitt.network import features
 from kitt.network.caption import Caption, Captions
-from kitt.report import asset, content, figures, render_report, write_report
+from kitt.report import asset, content, figures, render_report, write_picture, write_report
 from kitt.report.figures import Column, Curve
 
 QUICK = {"draws": 10, "starts": 1, "max_iterations": 15}
@@ -123,9 +124,9 @@ def test_one_file_that_fetches_nothing(pages: dict[str, str], name: str) -> None
 def test_the_answer_comes_first(pages: dict[str, str]) -> None:
     text = Page(pages["eight"]).text
     headings = re.findall(r"<h2>(.*?)</h2>", pages["eight"])
-    assert headings == ["The answer", "The evidence", "The fit", "In your library", "How it was made"]
+    assert headings == ["The answer", "The fit", "The evidence", "In your library", "How it was made"]
     assert "bridges & more.csv" in text
-    assert "Against plain RBF-ARD" in text
+    assert "Against a plain RBF kernel" in text
     assert "40.0" in text  # the network's probability
     assert all(library in text for library in ("GPyTorch", "BoTorch", "scikit-learn", "GPflow", "GPJax"))
 
@@ -221,6 +222,7 @@ FIGURES = {
         ["Smoothing width", "Squared error"],
     ),
     "fit": (lambda: figures.fit(COLUMN, "<y>", X, X, CURVE), [MATHS, "<y>", "95 % of observations"]),
+    "scatter": (lambda: figures.scatter(COLUMN, "<y>", X, X), [MATHS, "<y>"]),
     "words": (lambda: figures.words(COLUMN, "<y>", [CURVE] * 7, (X, X)), [MATHS, "<y>", "RBF"]),
     "predicted_observed": (lambda: figures.predicted_observed("<y>", X, X), ["Predicted <y>", "Observed <y>"]),
     "residuals": (lambda: figures.residuals("<y>", X, X), ["Predicted <y>", "Error (predicted std. dev.)"]),
@@ -265,16 +267,20 @@ def test_long_and_odd_names_fit_on_an_axis() -> None:
 # --- numbers --------------------------------------------------------------------------------------------------------------
 
 
-def test_left_out_rows_are_those_of_the_mixture(one: Suggestion) -> None:
-    out, (a, b) = content.left_out(one), one.mixture.models
-    s = a.fitted_kernel.standardiser
-    expected = s.inverse_mean((0.8 * a.loo.mean + 0.2 * b.loo.mean).numpy())
-    np.testing.assert_allclose(out.mean, expected)
-    density = torch.logaddexp(a.loo.log_density + math.log(0.8), b.loo.log_density + math.log(0.2))
-    np.testing.assert_allclose(out.log_density, density)
+def test_left_out_rows_are_those_that_no_parameter_has_seen(one: Suggestion) -> None:
+    out, evidence = content.left_out(one), one.fitted.evidence()
+    np.testing.assert_allclose(out.mean, evidence.mean)
     assert ((out.pit >= 0) & (out.pit <= 1)).all()
     assert 0.8 < out.coverage <= 1
     assert out.r2 < 1
+    assert f"{len(evidence.rows)} rows in" in out.told
+
+
+def test_shares_of_columns_add_up(pages: dict[str, str]) -> None:
+    explanation = kitt.explain(suggestion(frame(), "RBF"), check=False)
+    found = content.shares(explanation)
+    assert sum(share for _, share, _, _ in found) == pytest.approx(1, abs=1e-6)
+    assert found[-1][0] == "everything else"
 
 
 def test_a_transformed_target_is_reported_in_its_units() -> None:
@@ -288,10 +294,9 @@ def test_a_transformed_target_is_reported_in_its_units() -> None:
     mixture = Mixture((*one.mixture.models, warped), parts, Tail(0.01))
     one = replace(one, model=Model.of(mixture, one.dataset, (False, True, False)))
     out = content.left_out(one)
-    np.testing.assert_allclose(out.log_density, mixture.leave_one_out().log_density(mixture.target))
     assert 0.8 < out.coverage <= 1
     assert 0.5 < out.r2 < 1
-    assert np.corrcoef(out.mean, table["price"])[0, 1] > 0.8
+    assert np.corrcoef(out.mean, out.observed)[0, 1] > 0.7
     gains = [candidate.gain for candidate in content.candidates(one)]
     assert max(gains) > 0
     assert "price" in Page(render_report(one)).text
@@ -335,3 +340,12 @@ def test_curves_are_what_they_are_called() -> None:
     assert float(curves.neighbours[0, 1, place]) == pytest.approx(float(W.sum() / 40), rel=1e-4)
     error = (target - W @ target / (W.sum(1) + 0.05)).square().mean()
     assert float(curves.error[0, 1, 0, place]) == pytest.approx(float(error), rel=1e-4)
+
+
+def test_a_picture_of_a_fit_is_continued(one: Suggestion, tmp_path: Path) -> None:
+    x = one.dataset.X[:, 0]
+    beyond = float(x.max() + 0.5 * np.ptp(x))
+    write_picture(one, tmp_path / "fit.png", until=beyond, later={"x": np.array([beyond]), "y": np.array([0.0])})
+    assert (tmp_path / "fit.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(InvalidInputError, match="one column"):
+        write_picture(suggestion(frame(), "RBF"), tmp_path / "many.png")

@@ -369,6 +369,9 @@ def test_from_file_to_report(server: Server, tab: Callable[..., Any], journey: d
     page.wait_for_selector("#bars tr")
     assert page.input_value("#target") == "y"
     assert re.fullmatch(r"\d\.\d\d", page.inner_text("#bars tr:first-child td:last-child"))  # the expected loss
+    assert page.locator("#scatters svg circle").count() == 2 * 40  # the data, before anything is fitted
+    assert page.locator("#properties tr").count() == 7
+    assert set(page.locator("#captions meter").evaluate_all("all => all.map((meter) => meter.max)")) == {1}
     page.select_option("#target", EVIL)  # another target: other captions, at once
     page.locator("#captions-facts", has_text=EVIL).wait_for()
     page.select_option("#target", "y")
@@ -392,6 +395,7 @@ def test_from_file_to_report(server: Server, tab: Callable[..., Any], journey: d
     assert page.evaluate(height) > 1500
     journey["job"] = page.evaluate("location.hash")
     downloads(page, tmp_path)
+    new_rows(page)
     history(page)
 
 
@@ -410,6 +414,21 @@ def downloads(page: Any, folder: Path) -> None:
     assert Model.from_dict(json.loads(saved["kitt-model.json"].read_text())).encoding.target == "y"
     for library in LIBRARIES:
         compile(saved[f"kitt_{library}.py"].read_text(), library, "exec")
+
+
+def new_rows(page: Any) -> None:
+    """Predictions of other rows; a file that lacks a column is told which."""
+    few = table(6).drop(columns="y")
+    for content, message in ((few.drop(columns="a"), "got no a"), (few, "6 rows of new.csv predicted")):
+        payload = content.to_csv(index=False).encode()
+        page.set_input_files("#new-rows", {"name": "new.csv", "mimeType": "text/csv", "buffer": payload})
+        page.locator("#predicted", has_text=message).wait_for()
+    assert page.locator("#predictions tr").count() == 6
+    with page.expect_download() as waiting:
+        page.click("#predicted a")
+    made = pd.read_csv(waiting.value.path())
+    assert list(made)[-4:] == ["mean", "std", "q5", "q95"]
+    assert (made["q5"] < made["q95"]).all()
 
 
 def history(page: Any) -> None:
@@ -500,6 +519,8 @@ def test_missing_values_and_texts_have_their_switches(tab: Callable[..., Any]) -
     assert page.is_hidden("#error")
     page.uncheck("#drop-missing")
     page.wait_for_selector("#error:not([hidden])")
+    assert "tick 'Leave out rows with missing values'" in page.inner_text("#error")
+    assert "=True" not in page.inner_text("#error")
 
 
 # --- whatever the schema allows -------------------------------------------------------------------------------------------
@@ -536,4 +557,4 @@ def test_fuzzed(server: Server) -> None:
 
         one()
         tried.append(operation.label)
-    assert len(tried) == 13
+    assert len(tried) == 14

@@ -25,14 +25,34 @@ errors = Console(stderr=True)
 def print_captions(record: dict[str, Any]) -> None:
     about = f"{record['rows']} rows, {len(record['columns'])} columns, target '{record['target']}'"
     console.print(f"{record['table']}: {about}", markup=False, highlight=False, soft_wrap=True)
-    grid = Table(
-        "kernel", "probability", *(["expected loss"] if record["captions"][0]["expected_loss"] is not None else [])
-    )
+    print_properties(record["properties"])
+    has_losses = record["captions"][0]["expected_loss"] is not None
+    grid = Table("kernel", "probability", "with its like", *(["expected loss"] if has_losses else []))
     for caption in record["captions"]:
         loss = caption["expected_loss"]
-        grid.add_row(caption["expression"], f"{caption['probability']:.1%}", *([] if loss is None else [f"{loss:.3f}"]))
+        alike = next((g["probability"] for g in record["groups"] if caption["expression"] in g["expressions"]), None)
+        grid.add_row(
+            caption["expression"],
+            f"{caption['probability']:.1%}",
+            "" if alike is None else f"{alike:.1%}",
+            *([] if loss is None else [f"{loss:.3f}"]),
+        )
     console.print(grid)
+    if has_losses:
+        text = (
+            "Kernels come in the order in which they should be tried: the expected loss is what choosing one costs, in "
+            "nats per row."
+        )
+        console.print(f"[dim]{text}[/]", highlight=False)
     notes(record["warnings"])
+
+
+def print_properties(believed: Iterable[dict[str, Any]], width: int = 20) -> None:
+    """What the network believes, one line with a bar for each property; bars are on one scale, from 0 to 100 %."""
+    for p in believed:
+        bar = "█" * round(width * p["probability"])
+        line = f"  {p['name']:17} {p['probability']:4.0%} [blue]{bar:{width}}[/] [dim]{p['meaning']}[/]"
+        console.print(line, highlight=False, soft_wrap=True)
 
 
 def notes(texts: Iterable[str]) -> None:
@@ -54,13 +74,21 @@ def bar() -> Iterator[Callable[[str, float], None]]:
 def print_fits(suggestion: Suggestion) -> None:
     record = suggestion.to_dict()
     said = {caption["expression"]: caption["probability"] for caption in record["captions"]}
-    grid = Table("weight", "kernel", "network says", "left-out log density per row", "seconds")
+    grid = Table("weight", "kernel", "network says", "left-out density", "price", "seconds")
     for kernel in sorted(record["kernels"], key=lambda kernel: -kernel["weight"]):
-        said_of = "plain" if kernel["is_plain"] else f"{_said(said, kernel['expression']):.1%}"
-        density = f"{kernel['loo_log_density'] / kernel['rows']:.3f}"
+        probability = _said(said, kernel["expression"])
+        said_of = "plain" if kernel["is_plain"] else f"{probability:.1%}" if probability else ""
+        density, price = f"{kernel['loo_log_density'] / kernel['rows']:.3f}", f"{kernel['price'] / kernel['rows']:.3f}"
         of = " of the transformed target" * (kernel["target_transform"] is not None)
-        grid.add_row(f"{kernel['weight']:.1%}", kernel["expression"] + of, said_of, density, f"{kernel['seconds']:.1f}")
+        seconds = f"{kernel['seconds']:.1f}"
+        grid.add_row(f"{kernel['weight']:.1%}", kernel["expression"] + of, said_of, density, price, seconds)
     console.print(grid)
+    text = (
+        "Weights are those of the average that predicts left-out rows best: log density per row, less the price "
+        "per row of the parameters, which were fitted to these rows too. Several kernels together may do better than "
+        "the best one."
+    )
+    console.print(f"[dim]{text}[/]", highlight=False)
     notes([*record["warnings"], *record["failures"]])
 
 
@@ -79,10 +107,39 @@ def write(out: Path | None, text: str) -> None:
 
 def print_explanation(explanation: Explanation) -> None:
     console.print(f"{explanation.text}\n", markup=False, highlight=False)
-    grid = Table("word", "share of variance", "spread", "columns, with what each moves alone")
+    if not explanation.is_signal:
+        return
+    grid = Table("word", "share of variance", "spread", "columns")
     for part in explanation.parts:
-        columns = ", ".join(f"{effect.column} {effect.sensitivity:.0%}" for effect in part.active)
+        columns = ", ".join(effect.column for effect in part.active)
         grid.add_row(str(part.word), f"{part.share:.1%}", f"{part.spread:.3g}", escape(columns))
     noise = explanation.noise
     grid.add_row("noise", f"{noise.share:.1%}", f"{noise.level:.3g}", escape(noise.column or ""))
+    console.print(grid)
+    if len(explanation.columns) > 1:
+        _print_shares(explanation)
+    _print_checks(explanation)
+
+
+def _print_shares(explanation: Explanation) -> None:
+    """Shares of columns and pairs, which add up to 100 %."""
+    grid = Table("column", "share of the mean", "with others", title="what the columns do")
+    left = 1.0
+    for effect in explanation.columns[:8]:
+        left -= effect.alone or 0.0
+        alone, total = f"{effect.alone or 0.0:.0%} ± {effect.alone_error or 0.0:.0%}", f"{effect.sensitivity:.0%}"
+        grid.add_row(escape(effect.column), alone, total)
+    for pair in explanation.interactions[:3]:
+        left -= pair.share
+        grid.add_row(escape(" and ".join(pair.columns)) + " together", f"{pair.share:.0%} ± {pair.error:.0%}", "")
+    grid.add_row("everything else", f"{max(left, 0.0):.0%}", "")
+    console.print(grid)
+
+
+def _print_checks(explanation: Explanation) -> None:
+    grid = Table("claim", "about", "worth on left-out rows", "told", title="what was checked")
+    for check in explanation.checks:
+        unit = " of the variance" if check.unit == "share of variance" else " nats per row"
+        worth = f"{check.gain:+.3f} ± {check.error:.3f}{unit}"
+        grid.add_row(check.claim, escape(check.about), worth, "yes" if check.is_supported else "no")
     console.print(grid)

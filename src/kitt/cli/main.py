@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from kitt.cli import forecast, tables
+from kitt.cli import demo, forecast, tables
 from kitt.cli.display import console, errors
 from kitt.cli.plugins import PluginGroup
 from kitt.errors import KittError
@@ -29,6 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(tables.app)
+app.add_typer(demo.app)
 app.add_typer(forecast.app)
 
 
@@ -38,7 +39,7 @@ def main() -> None:
     try:
         app()
     except KittError as error:
-        errors.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        errors.print(f"[bold red]error:[/] {escape(error.told('command line'))}", highlight=False, soft_wrap=True)
         sys.exit(2)
 
 
@@ -65,7 +66,7 @@ def serve(
     port: Annotated[int, typer.Option(min=1, max=65535)] = 8765,
     jobs: Annotated[int, typer.Option(help="Fits at a time; the others wait.", min=1)] = 1,
     max_rows: Annotated[int, typer.Option(help="Of a table.", min=8)] = 20_000,
-    max_columns: Annotated[int, typer.Option(help="Of a table.", min=2)] = 100,
+    max_columns: Annotated[int, typer.Option(help="Of a table.", min=2)] = 1000,
     max_mb: Annotated[float, typer.Option(help="Of a file.", min=0.001)] = 20.0,
     network: tables.Network = "default",
 ) -> None:

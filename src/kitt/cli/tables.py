@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from kitt.cli.display import bar, console, errors, notes, print_captions, print_explanation, print_fits, write
-from kitt.errors import InvalidInputError, KittError, MissingExtraError
-
-if TYPE_CHECKING:
-    from kitt.model.suggestion import Suggestion
+from kitt.errors import InvalidInputError, KittError
 
 TABLES = (".csv", ".tsv", ".txt", ".dat", ".data", ".parquet", ".gz")  # what is read of a directory
 
@@ -122,7 +120,7 @@ def _record(
         dataset = Dataset.read(path, target, drop, exclude)
         return {"table": path, **suggest_dataset(dataset, Options.of(**options), fit=False).to_dict()}
     except KittError as error:
-        return {"table": path, "error": str(error)}
+        return {"table": path, "error": error.told("command line")}
 
 
 # --- fit -----------------------------------------------------------------------------------------------------------------
@@ -165,8 +163,10 @@ def fit(
     dataset = Dataset.read(table, target, drop_missing, exclude or ())
     with bar() as progress:
         suggestion = suggest_dataset(dataset, options, progress=progress)
+        suggestion.fitted.evidence(progress)
+        progress("checking what may be said", 1.0)
+        explanation = kitt.explain(suggestion)
     suggestion.save(out, rows)
-    explanation = kitt.explain(suggestion)
     if as_json:
         record = {"table": table, "model": str(out), **suggestion.to_dict(), "explanation": explanation.to_dict()}
         print(json.dumps(record))
@@ -220,7 +220,7 @@ def report(
 @app.command(
     epilog=examples(
         "kitt predict model.json new.csv -o predictions.csv",
-        "kitt predict model.json new.csv --quantiles 0.1,0.5,0.9",
+        "kitt predict model.json new.csv --quantiles 0.1,0.5,0.9 --keep id",
         "cat new.csv | kitt predict model.json - --json",
     ),
 )
@@ -230,6 +230,10 @@ def predict(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV file; without it, standard output.")] = None,
     quantiles: Annotated[str, typer.Option(help="Levels, with commas between.")] = "0.05,0.95",
     function: Annotated[bool, typer.Option("--function", help="Of the function, without observation noise.")] = False,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option("--keep", help="Column of the table to write beside the predictions; may be repeated."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line per row instead of CSV.")] = False,
 ) -> None:
     """Predict new rows: mean, standard deviation and quantiles, one line per row."""
@@ -242,13 +246,25 @@ def predict(
     fitted = load(model)
     frame, read = read_table(table)
     notes([*read, *fitted.encoding.encode(frame)[1]])
-    mean, std = fitted.predict(frame, not function)
-    columns = {
-        f"q{100 * level:g}": q for level, q in zip(levels, fitted.quantiles(frame, levels, not function).T, strict=True)
-    }
-    result = pd.DataFrame({"mean": mean, "std": std, **columns})
+    kept = _kept(frame, keep or [])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they are the notes
+        mean, std = fitted.predict(frame, not function)
+        found = fitted.quantiles(frame, levels, not function).T
+    columns = {f"q{100 * level:g}": q for level, q in zip(levels, found, strict=True)}
+    result = pd.DataFrame({**kept, "mean": mean, "std": std, **columns})
     text = result.to_json(orient="records", lines=True) if as_json else result.to_csv(index=False)
     write(out, str(text))
+
+
+def _kept(frame: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Columns of the table that go with the predictions, such as an id."""
+    known = {str(name): frame[name].to_numpy() for name in frame.columns}
+    if missing := [name for name in names if name not in known]:
+        raise InvalidInputError(
+            f"expected a column of the table after --keep, one of {', '.join(known)}; got '{missing[0]}'"
+        )
+    return {name: known[name] for name in names}
 
 
 def levels_of(text: str) -> list[float]:
@@ -320,42 +336,3 @@ def export(
     from kitt.model.document import load
 
     write(out, load(model).code(to, component, standardised))
-
-
-# --- demo ----------------------------------------------------------------------------------------------------------------
-
-
-@app.command()
-def demo(
-    out: Annotated[Path, typer.Option(help="Directory for the report and the model.")] = Path(),
-    deadline: Annotated[float, typer.Option(help="Seconds for all fits together.")] = 20.0,
-) -> None:
-    """The whole job on a real table: progress of diabetes in 442 patients (scikit-learn's)."""
-    from sklearn.datasets import load_diabetes
-
-    import kitt
-    from kitt.model.options import Options
-    from kitt.suggest import suggest_dataset
-    from kitt.table.dataset import Dataset
-
-    frame = load_diabetes(as_frame=True, scaled=False).frame
-    dataset = Dataset.from_frame(frame.rename(columns={"target": "progress"}))
-    with bar() as progress:
-        suggestion = suggest_dataset(dataset, Options(deadline=deadline), progress=progress)
-    print_captions({"table": "diabetes", **suggestion.to_dict(), "warnings": []})
-    print_fits(suggestion)
-    print_explanation(kitt.explain(suggestion))
-    suggestion.save(out / "demo-model.json")
-    console.print(f"model in {out / 'demo-model.json'}: try kitt explain, kitt export --to gpytorch", highlight=False)
-    if report := _report(suggestion, out / "demo-report.html"):
-        console.print(f"report in {report}", highlight=False)
-
-
-def _report(suggestion: Suggestion, path: Path) -> Path | None:
-    import kitt
-
-    try:
-        kitt.write_report(suggestion, path)
-    except MissingExtraError:  # the extra `report` is not installed
-        return None
-    return path

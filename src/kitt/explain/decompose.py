@@ -1,7 +1,4 @@
-"""A fitted GP taken apart at some of its rows: each word alone, the columns it depends on, the noise.
-
-A GP with a sum of kernels is a sum of GPs, and its posterior mean is the sum of theirs.
-"""
+"""A fitted GP taken apart at some of its rows: each word alone, the columns it depends on, the noise."""
 
 from __future__ import annotations
 
@@ -14,29 +11,34 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kitt.explain.facts import Comparison, Effect, Explanation, Noise, Part
-from kitt.fitting.fit import FittedGP
-from kitt.gp.sparse import SparsePosterior
+from kitt.explain.claims import Claims, checked
+from kitt.explain.columns import Groups, curve, shape, shares
+from kitt.explain.facts import Comparison, Curve, Effect, Explanation, Interaction, Noise, Part
+from kitt.explain.words import Words
+from kitt.fitting.fitted import FittedGP
 from kitt.language.grammar import Primitive, Word
-from kitt.model.candidates import PLAIN
 from kitt.model.document import Model
+from kitt.model.evidence import PLAIN, Evidence
 from kitt.model.mixture import Mixture
 from kitt.model.suggestion import Suggestion
 from kitt.table.dataset import Dataset, Encoding
 from kitt.table.scaling import FloatArray, Standardiser
 
-Groups = list[tuple[str, list[int]]]  # columns of the table, with the columns of X that stand for them
 _ROWS = 256  # rows looked at; fewer where there are many columns
 _MANY_COLUMNS = 40
+_CURVE = 0.02  # share of the variance from which the curve along a column is computed
 
 
-def explain(what: FittedGP | Mixture | Model | Suggestion) -> Explanation:
+def explain(what: FittedGP | Mixture | Model | Suggestion, check: bool = True) -> Explanation:
     """Say what a fitted model found: what each word contributes, on which columns it depends, and how much is noise.
 
     Parameters
     ----------
     what : Suggestion, Model, Mixture or FittedGP
         Of a mixture of several kernels, the one with the largest weight is explained.
+    check : bool
+        Check what is said on rows that are left out, which takes seconds; what does not hold there is not in the text.
+        Without checks nothing is said of periods, trends or changing noise.
 
     Returns
     -------
@@ -47,50 +49,71 @@ def explain(what: FittedGP | Mixture | Model | Suggestion) -> Explanation:
     --------
     >>> import numpy as np, kitt
     >>> x = np.linspace(0, 10, 60)
-    >>> explanation = kitt.explain(kitt.fit("Linear", (x[:, None], 3 * x + np.cos(40 * x)), random_state=0))
+    >>> noise = np.random.default_rng(0).normal(size=60)
+    >>> explanation = kitt.explain(kitt.fit("Linear", (x[:, None], 3 * x + noise), random_state=0))
     >>> [str(part.word) for part in explanation.parts]
     ['Linear']
     >>> explanation.parts[0].share > 0.9
     True
     """
     if isinstance(what, Suggestion):
-        return explain(what.fitted)
+        return explain(what.fitted, check)
     if isinstance(what, Model):
-        return _explain(what.mixture, what.is_plain, what.rows)
+        known: dict[bool, Explanation] = what.__dict__.setdefault("_explanations", {})  # a check takes seconds
+        if check not in known:
+            known[check] = _explain(what.mixture, what.rows, what.evidence() if check else None, check)
+        return known[check]
     mixture = Mixture.of((what,), [1.0]) if isinstance(what, FittedGP) else what
-    return _explain(mixture, [model.expression in PLAIN for model in mixture.models], None)
+    return _explain(mixture, None, None, check)
 
 
-def _explain(mixture: Mixture, is_plain: Sequence[bool], table: Dataset | None) -> Explanation:
-    order = sorted(range(len(mixture.models)), key=lambda k: (k != mixture.best, -mixture.weights[k]))
-    model = mixture.models[order[0]]
-    words = _Words(model)
+def _explain(mixture: Mixture, table: Dataset | None, evidence: Evidence | None, check: bool) -> Explanation:
+    order = sorted(range(len(mixture.models)), key=lambda k: (k != _told(mixture, evidence), -mixture.weights[k]))
+    model, others = mixture.models[order[0]], [mixture.models[k] for k in order[1:]]
+    words = Words(model)
     s = model.fitted_kernel.standardiser or _identity(len(model.fitted_kernel.columns))
     X = words.basis if table is None else torch.tensor(s.transform_x(table.X))
     rows = _some(len(X), X.shape[1])
     X = X[torch.from_numpy(rows)]
     groups = _groups(model.fitted_kernel.columns, table.encoding if table else None)
     with torch.no_grad(), np.errstate(over="ignore", under="ignore"):  # units may be beside the largest floats
-        parts, columns, noise = _decompose(model, words, X, groups, s)
-    caveats = model.warnings
-    if model.rows < 30:
-        caveats = (f"only {model.rows} rows: many kernels fit as few points equally well", *caveats)
+        parts, (columns, interactions), noise = _decompose(model, words, X, groups, s)
+    claims = checked(model, others, parts, groups, s, evidence) if check else Claims()
+    weights = [float(mixture.weights[k]) for k in order]
+    y = model.warp.inverse(model.y.numpy()) * s.y_scale + s.y_mean
     return Explanation(
         target=model.fitted_kernel.target,
         expression=model.expression,
-        weight=float(mixture.weights[order[0]]),
-        others=tuple((mixture.models[i].expression, float(mixture.weights[i])) for i in order[1:]),
+        weight=weights[0],
+        others=tuple((other.expression, weight) for other, weight in zip(others, weights[1:], strict=True)),
         parts=tuple(sorted(parts, key=lambda part: -part.share)),
         columns=columns,
         noise=noise,
         rows=rows,
-        comparison=_compare(mixture, is_plain),
+        comparison=None if evidence is None else Comparison(PLAIN, *evidence.gain),
         dates=frozenset(c.name for c in table.encoding.columns if c.kind == "date") if table else frozenset(),
-        caveats=caveats,
-        transformed=float(
-            sum(w for m, w in zip(mixture.models, mixture.weights, strict=True) if not m.warp.is_identity)
-        ),
+        caveats=_caveats(model),
+        transformed=sum(w for m, w in zip((model, *others), weights, strict=True) if not m.warp.is_identity),
+        offset=s.y_mean + float(words.means(X).sum(0).mean()) * s.y_scale if parts else s.y_mean,
+        level=(float(y.mean()), float(y.std())),
+        interactions=interactions,
+        explained=claims.explained,
+        seasons=claims.seasons,
+        checks=claims.checks,
     )
+
+
+def _told(mixture: Mixture, evidence: Evidence | None) -> int:
+    """The kernel to explain: the heaviest; where left-out rows are predicted, the heaviest that predicts anything."""
+    if mixture.models[mixture.best].expression.signal or evidence is None or evidence.r2 <= 0:
+        return mixture.best
+    signal = [k for k, m in enumerate(mixture.models) if m.expression.signal and m.warp.is_identity]
+    return max(signal, key=lambda k: mixture.weights[k], default=mixture.best)
+
+
+def _caveats(model: FittedGP) -> tuple[str, ...]:
+    few = (f"only {model.rows} rows: many kernels fit as few points equally well",) * (model.rows < 30)
+    return few + model.warnings
 
 
 def _identity(dims: int) -> Standardiser:
@@ -111,39 +134,9 @@ def _groups(names: Sequence[str], encoding: Encoding | None) -> Groups:
     return [(c.name, [place[output] for output in c.outputs]) for c in encoding.columns if c.outputs]
 
 
-class _Words:
-    """The signal words of a fitted GP: each posterior mean is k_w(basis, x)' alpha."""
-
-    def __init__(self, model: FittedGP) -> None:
-        p = self.posterior = model.posterior
-        if isinstance(p, SparsePosterior):
-            half = torch.linalg.solve_triangular(p.LB.mT, p.c.unsqueeze(-1), upper=True)
-            self.basis, self.alpha = p.Z, torch.linalg.solve_triangular(p.L.mT, half, upper=True).squeeze(-1)
-        else:
-            self.basis, self.alpha = p.X, p.alpha
-        self.here = p.kernel.terms(p.theta, self.basis)
-
-    def means(self, X: Tensor) -> Tensor:
-        """(W, n)"""
-        there = self.posterior.kernel.terms(self.posterior.theta, X)
-        rows = [a.matrix(b).mT @ self.alpha for a, b in zip(self.here, there, strict=True)]
-        return torch.stack(rows) if rows else X.new_zeros(0, len(X))
-
-    def covariance(self, word: int, X: Tensor) -> Tensor:
-        """Joint posterior covariance (n, n) of one word."""
-        p = self.posterior
-        there = p.kernel.terms(p.theta, X)[word]
-        A = torch.linalg.solve_triangular(p.L, self.here[word].matrix(there), upper=False)
-        C = there.matrix(there, same=True) - A.mT @ A
-        if isinstance(p, SparsePosterior):
-            V = torch.linalg.solve_triangular(p.LB, A, upper=False)
-            C = C + V.mT @ V
-        return C
-
-
 def _decompose(
-    model: FittedGP, words: _Words, X: Tensor, groups: Groups, s: Standardiser
-) -> tuple[list[Part], tuple[Effect, ...], Noise]:
+    model: FittedGP, words: Words, X: Tensor, groups: Groups, s: Standardiser
+) -> tuple[list[Part], tuple[tuple[Effect, ...], tuple[Interaction, ...]], Noise]:
     kernel, theta = model.posterior.kernel, model.posterior.theta
     means = words.means(X)
     total, noise = means.sum(0), kernel.noise(theta, X)
@@ -154,26 +147,22 @@ def _decompose(
         mean, C = means[i], words.covariance(i, X)
         shape = (C.diagonal().mean() - C.mean()).clamp_min(0)
         facts = _column_facts(model, word, i, words, groups, s)
-        strongest = int(sensitivity[i].argmax())
-        if periods := facts[strongest]["periods"]:
-            d = groups[strongest][1][0]
-            facts[strongest]["repeats"] = _repeats(words, i, X, d, min(periods) / float(s.x_scale[d]))
         parts.append(
             Part(
                 word=word,
                 share=float(((mean - mean.mean()) * (total - total.mean())).mean()) / variance,
                 spread=float(mean.std(correction=0)) * s.y_scale,
                 uncertainty=math.sqrt(float(shape)) * s.y_scale,
-                mean=mean.numpy() * s.y_scale,
+                mean=(mean - mean.mean()).numpy() * s.y_scale,
                 std=C.diagonal().clamp_min(0).sqrt().numpy() * s.y_scale,
                 effects=_effects(X, groups, s, sensitivity[i], direction[i], facts),
             )
         )
-    columns = _effects(X, groups, s, sensitivity[-1], direction[-1], [{}] * len(groups))
-    return parts, columns, _noise(X, groups, noise, s, float(noise.mean()) / variance)
+    columns, pairs = _columns(words, X, groups, s, direction[-1])
+    return parts, (columns, pairs), _noise(model, X, groups, noise, s, float(noise.mean()) / variance)
 
 
-def _sensitivities(words: _Words, X: Tensor, means: Tensor, groups: Groups) -> tuple[Tensor, Tensor]:
+def _sensitivities(words: Words, X: Tensor, means: Tensor, groups: Groups) -> tuple[Tensor, Tensor]:
     """(W + 1, G) of each word and of their sum: how much, and in which direction, it moves when one column moves."""
     other = X[torch.from_numpy(np.random.default_rng(1).permutation(len(X)))]
     both = torch.cat([means, means.sum(0, keepdim=True)])
@@ -191,18 +180,27 @@ def _sensitivities(words: _Words, X: Tensor, means: Tensor, groups: Groups) -> t
     return torch.stack(much, -1), torch.stack(where, -1)
 
 
-def _repeats(words: _Words, word: int, X: Tensor, column: int, period: float) -> bool:
-    """Whether a word, trends aside, changes over half a period and hardly over a whole one."""
-
-    def bend(step: float) -> Tensor:
-        """Mean square of f(x − step) − 2 f(x) + f(x + step)."""
-        shift = torch.zeros_like(X)
-        shift[:, column] = step
-        before, here, after = (words.means(X + side * shift)[word] for side in (-1, 0, 1))
-        return (before - 2 * here + after).square().mean()
-
-    half, variance = bend(period / 2), words.means(X)[word].var(correction=0)
-    return bool(half > 0.01 * variance and bend(period) < 0.5 * half)
+def _columns(
+    words: Words, X: Tensor, groups: Groups, s: Standardiser, direction: Tensor
+) -> tuple[tuple[Effect, ...], tuple[Interaction, ...]]:
+    """How all words together depend on each column: shares that add up, and the curve along each that matters."""
+    if not words.here:
+        return tuple(Effect(name, 0.0, alone=0.0, alone_error=0.0) for name, _ in groups), ()
+    found = shares(words.mean, X, groups)
+    effects = []
+    for g, (name, place) in enumerate(groups):
+        more: dict[str, Any] = {"alone": float(found.alone[g]), "alone_error": float(found.error[g])}
+        if len(place) == 1:
+            d, x = place[0], X[:, place[0]]
+            more |= {"direction": float(direction[g]), "span": float(x.max() - x.min()) * float(s.x_scale[d])}
+            if found.total[g] >= _CURVE:
+                line = curve(words.mean, words.joint, X, d)
+                scaled = Curve(
+                    line.x * s.x_scale[d] + s.x_mean[d], line.mean * s.y_scale + s.y_mean, line.std * s.y_scale
+                )
+                more |= {"curve": scaled, "shape": shape(scaled, (x * s.x_scale[d] + s.x_mean[d]).numpy())}
+        effects.append(Effect(name, float(found.total[g]), **more))
+    return tuple(sorted(effects, key=lambda effect: -effect.sensitivity)), found.pairs
 
 
 def _effects(
@@ -225,7 +223,7 @@ def _effects(
 
 
 def _column_facts(
-    model: FittedGP, word: Word, index: int, words: _Words, groups: Groups, s: Standardiser
+    model: FittedGP, word: Word, index: int, words: Words, groups: Groups, s: Standardiser
 ) -> list[dict[str, Any]]:
     """Of each column: lengthscale, periods and slope, in original units."""
     values = model.fitted_kernel.parameters
@@ -254,7 +252,7 @@ def _column_facts(
     return facts
 
 
-def _slopes(words: _Words, index: int, s: Standardiser) -> tuple[FloatArray, FloatArray]:
+def _slopes(words: Words, index: int, s: Standardiser) -> tuple[FloatArray, FloatArray]:
     """Slope of a linear word along each column, and its standard deviation: what one step from the centre changes."""
     dims = len(s.x_scale)
     X = torch.cat([torch.zeros(1, dims, dtype=torch.float64), torch.eye(dims, dtype=torch.float64)])
@@ -264,7 +262,11 @@ def _slopes(words: _Words, index: int, s: Standardiser) -> tuple[FloatArray, Flo
     return (mean[1:] - mean[0]).numpy() * unit, variance.clamp_min(0).sqrt().numpy() * unit
 
 
-def _noise(X: Tensor, groups: Groups, variance: Tensor, s: Standardiser, share: float) -> Noise:
+def _noise(model: FittedGP, X: Tensor, groups: Groups, variance: Tensor, s: Standardiser, share: float) -> Noise:
+    """The noise of the kernel, times what the noise model makes of it where there is one."""
+    if (changing := model.noise_model) is not None:
+        mean, _, total = model.moments(X)
+        variance = variance * torch.from_numpy(np.exp(changing.log_factor(X.numpy(), mean, total)))
     level = math.sqrt(float(variance.mean())) * s.y_scale
     low, high = (float(q) for q in np.quantile(variance.sqrt().numpy(), (0.05, 0.95)) * s.y_scale)
     centred = variance.sqrt() - variance.sqrt().mean()
@@ -276,13 +278,3 @@ def _noise(X: Tensor, groups: Groups, variance: Tensor, s: Standardiser, share: 
     }
     column = max(with_column, key=lambda name: abs(with_column[name]))
     return Noise(share, level, low, high, column, with_column[column])
-
-
-def _compare(mixture: Mixture, is_plain: Sequence[bool]) -> Comparison | None:
-    """The mixture against the plain kernel that predicts left-out rows best, row by row."""
-    plain = [model for model, yes in zip(mixture.models, is_plain, strict=True) if yes]
-    if not plain or len(mixture.models) == 1:
-        return None
-    best = max(plain, key=lambda model: model.loo_log_density)
-    gain = mixture.leave_one_out().log_density(mixture.target) - best.loo_log_densities
-    return Comparison(best.expression, float(gain.mean()), float(gain.std() / math.sqrt(len(gain))))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,53 @@ from kitt.language.grammar import Expression, Word
 from kitt.table.scaling import FloatArray
 
 ACTIVE = 0.05  # share of a word's variance below which a column does not count
+MIN_GAIN = 0.01  # nats per row that a part must be worth to be told
+ERRORS = 2.0  # and standard errors
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """The fitted mean along one column, averaged over the values that the other columns have in the rows."""
+
+    x: FloatArray  # in units of the column
+    mean: FloatArray  # in units of the target
+    std: FloatArray  # posterior standard deviation
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"x": self.x.tolist(), "mean": self.mean.tolist(), "std": self.std.tolist()}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What such a curve does, beyond its uncertainty."""
+
+    kind: str  # rises, falls, lowest, highest, or none
+    at: float | None = None  # where it is lowest or highest, or beyond which it hardly moves
+    rise: float = 0.0  # from its lowest to its highest value, in units of the target
+    error: float = 0.0  # standard deviation of that
+
+    @property
+    def levels_off(self) -> bool:
+        return self.kind in ("rises", "falls") and self.at is not None
+
+
+@dataclass(frozen=True)
+class Interaction:
+    """Two columns of which the effect of one depends on the value of the other."""
+
+    columns: tuple[str, str]
+    share: float  # of the variance of the mean, beyond what each of the two does by itself
+    error: float
+
+
+@dataclass(frozen=True)
+class Season:
+    """A period along a column, in its units, which left-out cycles have borne out."""
+
+    column: str
+    period: float
+    cycles: float  # in the table
+    check: Check
 
 
 @dataclass(frozen=True)
@@ -28,8 +75,11 @@ class Effect:
     span: float | None = None  # from the lowest to the highest value
     lengthscale: float | None = None  # over which the word changes
     periods: tuple[float, ...] = ()  # at which its kernel repeats
-    repeats: bool = False  # so does its mean, at the shortest of them; told of the strongest column of a word
     slope: tuple[float, float] | None = None  # of a straight line, with its standard deviation
+    alone: float | None = None  # share of the variance by this column whatever the others are (first Sobol index)
+    alone_error: float | None = None  # standard error of the estimate of both shares
+    shape: Shape | None = None  # of the mean along the column
+    curve: Curve | None = None  # the mean along the column, averaged over the rows
 
     @property
     def is_active(self) -> bool:
@@ -44,7 +94,7 @@ class Part:
     share: float  # of the variance of observations; with that of the noise they add up to 1; < 0: it cancels another
     spread: float  # standard deviation over the rows, in units of the target
     uncertainty: float  # posterior standard deviation of its shape, its level aside
-    mean: FloatArray  # at the rows; the means of all parts and the mean of the target add up to the prediction
+    mean: FloatArray  # at the rows, centred; the means of all parts and the offset add up to the prediction
     std: FloatArray
     effects: tuple[Effect, ...]  # of all columns, the strongest first
 
@@ -71,7 +121,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The log density of left-out rows, in nats per row, minus that of the better of the two plain kernels."""
+    """The log density of left-out rows, in nats per row, minus that of a plain kernel (`Model.evidence`)."""
 
     plain: Expression
     gain: float
@@ -80,6 +130,22 @@ class Comparison:
     @property
     def is_clear(self) -> bool:
         return abs(self.gain) > 2 * self.error
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a part of the model is worth: the log density of left-out rows minus that of the model without it, per row."""
+
+    claim: str  # signal, repeats, trend, strength, noise or column
+    about: str  # the word or the column
+    gain: float
+    error: float  # its standard error
+    rows: int  # that were left out
+    unit: str = "nats per row"  # of the gain; of a signal, the share of the variance of left-out rows (R²)
+
+    @property
+    def is_supported(self) -> bool:
+        return self.gain > max(MIN_GAIN, ERRORS * self.error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +176,18 @@ class Explanation:
         Reasons for doubt.
     transformed : float
         Weight of the kernels that were fitted to a transform of the target; they are not among the parts.
+    offset : float
+        What the centred parts add up to the prediction with.
+    explained : float or None
+        Share of the variance of left-out rows that is predicted (R²); None without checks.
+    level : (float, float)
+        Mean and standard deviation of the target.
+    interactions : tuple of Interaction
+        Pairs of columns that matter together, the strongest first.
+    seasons : tuple of Season
+        Periods that were borne out by left-out cycles, the most telling first.
+    checks : tuple of Check
+        What was claimed, and what it is worth on left-out rows; a claim that is not supported is not in the text.
 
     Examples
     --------
@@ -119,7 +197,7 @@ class Explanation:
     >>> explanation.columns[0].column
     'x1'
     >>> sorted(explanation.to_dict())[:4]
-    ['caveats', 'columns', 'comparison', 'expression']
+    ['caveats', 'checks', 'columns', 'comparison']
     """
 
     target: str
@@ -134,6 +212,27 @@ class Explanation:
     dates: frozenset[str]
     caveats: tuple[str, ...]
     transformed: float = 0.0
+    offset: float = 0.0
+    explained: float | None = None
+    level: tuple[float, float] = (0.0, 0.0)
+    interactions: tuple[Interaction, ...] = ()
+    seasons: tuple[Season, ...] = ()
+    checks: tuple[Check, ...] = ()
+
+    def check(self, claim: str, about: str | None = None) -> Check | None:
+        """The check of a claim, if it was made."""
+        return next((c for c in self.checks if c.claim == claim and about in (None, c.about)), None)
+
+    def is_supported(self, claim: str, about: str | None = None) -> bool:
+        """Whether a claim was checked on left-out rows and borne out."""
+        check = self.check(claim, about)
+        return check is not None and check.is_supported
+
+    @property
+    def is_signal(self) -> bool:
+        """Whether there is evidence that the columns explain anything; without a check, what the fit says."""
+        check = self.check("signal")
+        return bool(self.parts) and (check is None or check.is_supported)
 
     @cached_property
     def text(self) -> str:
@@ -153,7 +252,7 @@ class Explanation:
                 "share": part.share,
                 "spread": part.spread,
                 "uncertainty": part.uncertainty,
-                "effects": [asdict(effect) for effect in part.effects],
+                "effects": [_plain(effect) for effect in part.effects],
             }
             for part in self.parts
         ]
@@ -165,10 +264,20 @@ class Explanation:
             "transformed": self.transformed,
             "others": [{"expression": str(e), "weight": w} for e, w in self.others],
             "parts": parts,
-            "columns": [asdict(effect) for effect in self.columns],
+            "columns": [_plain(effect) for effect in self.columns],
+            "interactions": [asdict(pair) for pair in self.interactions],
+            "seasons": [asdict(season) for season in self.seasons],
+            "checks": [{**asdict(check), "is_supported": check.is_supported} for check in self.checks],
+            "explained": self.explained,
             "noise": asdict(self.noise),
             "comparison": better,
             "caveats": list(self.caveats),
             "text": self.text,
         }
         return finite(values)
+
+
+def _plain(effect: Effect) -> dict[str, Any]:
+    """An effect as JSON types."""
+    plain = asdict(replace(effect, curve=None))
+    return plain if effect.curve is None else {**plain, "curve": effect.curve.to_dict()}

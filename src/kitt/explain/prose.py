@@ -1,19 +1,22 @@
-"""The numbers of an explanation as a short paragraph, which says where they are uncertain."""
+"""The numbers of an explanation as a short paragraph: only what left-out rows bear out, and how much it is worth."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kitt.formatting import number, percent
 from kitt.language.grammar import Primitive
 
 if TYPE_CHECKING:
-    from kitt.explain.facts import Effect, Explanation, Part
+    from kitt.explain.facts import Effect, Explanation, Part, Season
 
 _NEGLIGIBLE = 0.01
-_CLEAR = 0.7  # correlation from which a direction is told
+_CLEAR = 0.7  # correlation from which a direction of the noise is told
 _NAMED = 4  # columns told by name
+_TOGETHER = 0.05  # share of the variance of the mean from which an interaction is told
+_SAME_PERIOD = 0.1
 _ROUGHNESS = {
     Primitive.RBF: "very smooth",
     Primitive.MATERN52: "smooth",
@@ -23,56 +26,117 @@ _ROUGHNESS = {
 
 
 def paragraph(e: Explanation) -> str:
-    sentences = [*_signal(e), *_uncertain(e.parts), _noise(e), *_weights(e), *_comparison(e), *_caveats(e)]
-    return " ".join(sentence[0].upper() + sentence[1:] for sentence in sentences)
+    if not e.is_signal:
+        return " ".join(map(_capital, [*_nothing(e), *_caveats(e)]))
+    sentences = [
+        *_signal(e),
+        *_seasons(e),
+        *_worth(e),
+        *_shapes(e),
+        *_together(e),
+        *_uncertain(e),
+        _noise(e),
+        *_weights(e),
+        *_comparison(e),
+        *_caveats(e),
+    ]
+    return " ".join(map(_capital, sentences))
 
 
-def _signal(e: Explanation) -> Iterable[str]:
-    told = [part for part in e.parts if part.share >= _NEGLIGIBLE]
-    if sum(part.share for part in told) < 0.05:
-        yield f"the columns explain next to nothing of the variation in {e.target}."
-        return
-    for i, part in enumerate(told):
-        subject = f"{_amount(part.share)} of the variation in {e.target} ({percent(part.share)})"
-        lead = f"{subject} is" if i == 0 else f"on top of it, {percent(part.share)} is"
-        yield f"{lead} {_noun(part)} {_columns(part)}{_repetition(part, e.dates)}."
-        yield from _directions(part)
-    little = [str(part.word) for part in e.parts if abs(part.share) < _NEGLIGIBLE]
-    if little:
-        yield f"{_listed(little)} {'add' if len(little) > 1 else 'adds'} less than 1 %."
+def _capital(sentence: str) -> str:
+    return sentence[0].upper() + sentence[1:]
+
+
+# --- what kind of function --------------------------------------------------------------------------------------------
+
+
+def _nothing(e: Explanation) -> Iterator[str]:
+    mean, spread = e.level
+    yield (
+        f"the columns explain nothing of {e.target} that could be seen: the best guess is the mean, "
+        f"{number(mean)} ± {number(spread)}."
+    )
+    if e.is_supported("noise") and (text := _varying(e)):
+        yield text
+
+
+@dataclass(frozen=True)
+class _Item:
+    """What is told as one thing: a part with structure of its own, or all other parts together."""
+
+    share: float
+    noun: str
+    columns: str
+    more: str = ""
+
+
+def _signal(e: Explanation) -> Iterator[str]:
+    fitted = 1 - e.noise.share
+    explained = fitted if e.explained is None else min(fitted, max(e.explained, 0.0))
+    scale = explained / max(fitted, 1e-12)
+    for i, item in enumerate(_items(e)):
+        share = percent(max(item.share, 0.0) * scale)
+        subject = f"{_amount(item.share * scale)} of the variation in {e.target} ({share})"
+        lead = f"{subject} is" if i == 0 else f"on top of it, {share} is"
+        yield f"{lead} {item.noun} {item.columns}{item.more}."
+
+
+def _items(e: Explanation) -> list[_Item]:
+    told = [part for part in e.parts if part.share >= _NEGLIGIBLE] or list(e.parts[:1])
+    own = [part for part in told if _has_structure(e, part)]
+    items = [_Item(part.share, _noun(e, part), _columns(e, [part]), _repetition(e, part)) for part in own]
+    if rest := [part for part in told if part not in own]:
+        share = sum(part.share for part in rest)
+        items.append(_Item(share, f"a {_roughness(rest)} function of", _columns(e, rest)))
+    return sorted(items, key=lambda item: -item.share)
+
+
+def _has_structure(e: Explanation, part: Part) -> bool:
+    linear = part.word.factors.count(Primitive.LINEAR)
+    if linear == len(part.word.factors):
+        return len(e.parts) == 1 or e.is_supported("trend", str(part.word))
+    return _season(e, part) is not None or (linear > 0 and e.is_supported("strength", str(part.word)))
+
+
+def _noun(e: Explanation, part: Part) -> str:
+    """What kind of function a word is, up to the names of its columns."""
+    factors = part.word.factors
+    linear = factors.count(Primitive.LINEAR)
+    if linear == len(factors):
+        return "a straight-line trend in" if linear == 1 else "a quadratic trend in"
+    stronger = ", stronger in some ranges than others," if e.is_supported("strength", str(part.word)) else ""
+    if _season(e, part) is not None:
+        slowly = ", slowly changing," if any(p in _ROUGHNESS for p in factors) else stronger
+        return f"a repeating pattern{slowly} in"
+    return f"a {_roughness([part])} function{stronger} of"
+
+
+def _roughness(parts: Sequence[Part]) -> str:
+    """Of the roughest of the words."""
+    rough = [_ROUGHNESS[p] for part in parts for p in part.word.factors if p in _ROUGHNESS]
+    return max(rough, key=list(_ROUGHNESS.values()).index, default="smooth")
 
 
 def _amount(share: float) -> str:
     return "most" if share >= 0.5 else "a good part" if share >= 0.2 else "a small part"
 
 
-def _noun(part: Part) -> str:
-    """What kind of function a word is, up to the names of its columns."""
-    factors = part.word.factors
-    rough = [_ROUGHNESS[p] for p in factors if p in _ROUGHNESS]
-    linear = factors.count(Primitive.LINEAR)
-    if linear == len(factors):
-        return "a straight-line trend in" if linear == 1 else "a quadratic trend in"
-    if Primitive.PERIODIC in factors or Primitive.COSINE in factors:
-        if not _repeats(part):
-            return "a function of"
-        kind = "a repeating pattern" if Primitive.PERIODIC in factors else "a wave"
-        kind += ", slowly changing," if rough else ", stronger in some ranges than others," if linear else ""
-        return f"{kind} in"
-    kind = max(rough, key=list(_ROUGHNESS.values()).index)
-    return f"a {kind} function{', stronger in some ranges than others,' if linear else ''} of"
+def _columns(e: Explanation, parts: Sequence[Part]) -> str:
+    """The columns that parts depend on and that the model needs."""
+    active = {effect.column: effect for part in parts for effect in part.active}
+    if e.checks:
+        active = {name: effect for name, effect in active.items() if _is_needed(e, name)}
+    if not active:
+        known = [effect.column for part in parts for effect in part.active]
+        if len(e.columns) == 1:
+            return e.columns[0].column
+        is_checked = all(e.check("column", name) is not None for name in known)
+        return "several columns, none of which is needed by itself" if is_checked else "several columns"
+    return _listed([_with_slope(effect) for effect in active.values()], _NAMED)
 
 
-def _repeats(part: Part) -> bool:
-    """Whether the strongest column shows a period: it fits into the table, and the word comes back after it."""
-    strongest = part.effects[0]
-    return strongest.span is not None and strongest.repeats and 1.5 * min(strongest.periods) < strongest.span
-
-
-def _columns(part: Part) -> str:
-    if not part.active:
-        return "many columns together"
-    return _listed([_with_slope(effect) for effect in part.active], _NAMED)
+def _is_needed(e: Explanation, column: str) -> bool:
+    return len(e.columns) == 1 or e.is_supported("column", column) or any(s.column == column for s in e.seasons)
 
 
 def _with_slope(effect: Effect) -> str:
@@ -82,35 +146,97 @@ def _with_slope(effect: Effect) -> str:
     return f"{effect.column} ({number(slope)} ± {number(error)} per unit)"
 
 
-def _repetition(part: Part, dates: frozenset[str]) -> str:
-    """The period along the strongest column, if the table shows it."""
-    strongest = part.effects[0]
-    if not strongest.periods:
-        return ""
-    if strongest.span is None or not _repeats(part):
-        return f" (the kernel is {part.word}, but it cannot be told whether it repeats)"
-    period = min(strongest.periods)
-    cycles, unit = strongest.span / period, " days" if strongest.column in dates else ""
-    seen = f"about {cycles:.0f} times" if cycles >= 2 else "less than twice"
-    return f", which comes back every {number(period)}{unit} of {strongest.column} ({seen} in this table)"
+# --- periods ----------------------------------------------------------------------------------------------------------
 
 
-def _directions(part: Part) -> Iterable[str]:
-    if any(effect.slope for effect in part.active):
-        return  # the slopes say it
-    rising = [f.column for f in part.active if f.direction is not None and f.direction > _CLEAR]
-    falling = [f.column for f in part.active if f.direction is not None and f.direction < -_CLEAR]
-    said = [f"{verb} with {_listed(names, _NAMED)}" for verb, names in (("rises", rising), ("falls", falling)) if names]
+def _season(e: Explanation, part: Part) -> Season | None:
+    """The period of a word along its strongest column, if left-out cycles have borne it out."""
+    for effect in part.effects[:1]:
+        for season in e.seasons:
+            near = [p for p in effect.periods if abs(p / season.period - 1) < _SAME_PERIOD]
+            if season.column == effect.column and near:
+                return season
+    return None
+
+
+def _repetition(e: Explanation, part: Part) -> str:
+    season = _season(e, part)
+    return "" if season is None else f", which comes back every {_period(e, season)}"
+
+
+def _period(e: Explanation, season: Season) -> str:
+    unit = " days" if season.column in e.dates else ""
+    return f"{_digits(season.period)}{unit} of {season.column} (about {season.cycles:.0f} times in this table)"
+
+
+def _digits(period: float) -> str:
+    """Three digits: a period is known better than most numbers."""
+    return f"{float(f'{period:.3g}'):,.12g}"
+
+
+def _seasons(e: Explanation) -> Iterator[str]:
+    """Periods that no word of the kernel has, and what periods are worth."""
+    told = [_season(e, part) for part in e.parts if part.share >= _NEGLIGIBLE]
+    if further := [f"every {_period(e, season)}" for season in e.seasons if season not in told]:
+        yield f"it {'also ' if any(told) else ''}comes back {_listed(further)}."
+    if e.seasons:
+        worths = [f"{number(s.check.gain)} ± {number(s.check.error)}" for s in e.seasons]
+        yield f"without that, left-out cycles are predicted worse, by {_listed(worths)} nats per row."
+
+
+# --- columns ----------------------------------------------------------------------------------------------------------
+
+
+def _worth(e: Explanation) -> Iterator[str]:
+    """What the columns are worth, one at a time."""
+    needed = [c for c in e.checks if c.claim == "column" and c.is_supported]
+    if len(e.columns) > 1 and needed:
+        needed.sort(key=lambda c: -c.gain)
+        worths = _listed([f"{number(c.gain)} without {c.about}" for c in needed[:_NAMED]])
+        yield f"left-out rows are predicted worse by {worths} (nats per row)."
+
+
+def _shapes(e: Explanation) -> Iterator[str]:
+    """Directions, lowest and highest points, and where a curve levels off."""
+    sloped = {f.column for part in e.parts if _has_structure(e, part) for f in part.active if f.slope is not None}
+    seasonal = {season.column for season in e.seasons}
+    said: list[str] = []
+    plain: dict[str, list[str]] = {"rises": [], "falls": []}
+    for effect in e.columns[: _NAMED + 2]:
+        shape = effect.shape
+        if shape is None or shape.kind == "none" or effect.column in sloped | seasonal:
+            continue
+        if (effect.alone or 0.0) < max(0.02, 2 * (effect.alone_error or 0.0)):
+            continue  # it matters only together with others
+        if e.checks and not _is_needed(e, effect.column):
+            continue
+        if shape.kind in ("lowest", "highest"):
+            said.append(f"is {shape.kind} near {number(shape.at or 0.0)} of {effect.column}")
+        elif shape.at is not None:
+            said.append(f"{shape.kind} with {effect.column} and levels off beyond {number(shape.at)}")
+        else:
+            plain[shape.kind].append(effect.column)
+    said = [*(f"{kind} with {_listed(columns)}" for kind, columns in plain.items() if columns), *said]
     if said:
-        yield f"it mostly {' and '.join(said)}."
+        yield f"the mean{', over the other columns,' if len(e.columns) > 1 else ''} {_listed(said)}."
 
 
-def _uncertain(parts: Sequence[Part]) -> Iterable[str]:
-    vague = [part for part in parts if abs(part.share) >= _NEGLIGIBLE and not part.is_certain]
-    if len(parts) > 1 and vague:
-        yield f"how much of it is due to {_listed([str(part.word) for part in vague])} is uncertain: the words overlap."
-    elif vague:
+def _together(e: Explanation) -> Iterator[str]:
+    for pair in e.interactions[:2]:
+        if pair.share < max(_TOGETHER, 2 * pair.error) or (
+            e.checks and not all(_is_needed(e, c) for c in pair.columns)
+        ):
+            continue
+        both = f"{percent(pair.share)} ± {percent(pair.error)}"
+        yield f"together, {pair.columns[0]} and {pair.columns[1]} make {both} of what is explained, beyond each by itself."
+
+
+def _uncertain(e: Explanation) -> Iterable[str]:
+    if len(e.parts) == 1 and not e.parts[0].is_certain:
         yield "its shape is uncertain: the table says little about it."
+
+
+# --- noise and the rest -----------------------------------------------------------------------------------------------
 
 
 def _noise(e: Explanation) -> str:
@@ -118,12 +244,19 @@ def _noise(e: Explanation) -> str:
     text = f"noise makes up about {percent(n.share)}, with a standard deviation of about {number(n.level)}"
     if n.share < _NEGLIGIBLE:
         text = f"there is hardly any noise (a standard deviation of about {number(n.level)})"
-    if n.column is not None and n.direction is not None and n.high > 1.2 * n.low:
-        change = f"from about {number(n.low)} to {number(n.high)} over the table"
-        if abs(n.direction) >= _CLEAR:
-            change += f", and it {'grows' if n.direction > 0 else 'shrinks'} with {n.column}"
-        return f"{text}; it varies {change}."
-    return f"{text}."
+    if e.explained is not None and e.explained < 1 - n.share - 0.05:
+        text += f"; {percent(1 - n.share - max(e.explained, 0.0))} more could not be learned from these rows"
+    return f"{text}. {_varying(e)}".strip() if e.is_supported("noise") else f"{text}."
+
+
+def _varying(e: Explanation) -> str:
+    n = e.noise
+    if n.column is None or n.direction is None or n.high <= 1.2 * n.low:
+        return ""
+    change = f"The noise varies from about {number(n.low)} to {number(n.high)} over the table"
+    if abs(n.direction) >= _CLEAR:
+        change += f", and it {'grows' if n.direction > 0 else 'shrinks'} with {n.column}"
+    return f"{change}."
 
 
 def _weights(e: Explanation) -> Iterable[str]:

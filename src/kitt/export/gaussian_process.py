@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from kitt.errors import InvalidInputError
-from kitt.fitting.fit import FittedGP
+from kitt.fitting.fitted import FittedGP
 from kitt.gp.exact import extended_factor
 from kitt.gp.sparse import SparsePosterior
 from kitt.model.mixture import Component

@@ -35,6 +35,7 @@ from kitt.table.scaling import Warp
 
 _NODES = torch.special.ndtri((torch.arange(32, dtype=torch.float64) + 0.5) / 32)  # as in `fitting.fit.unwarped`
 _TINY = 1e-300
+_LEAST = 1e-18  # variance of a point; none is left where the transform of the target ends
 _GOLDEN = (5**0.5 - 1) / 2
 _Scale = tuple[float, float]  # mean and scale of the target
 
@@ -295,4 +296,4 @@ def _joint(
 
 def _mixed(w: Tensor, means: Tensor, variances: Tensor) -> tuple[Tensor, Tensor]:
     centre = torch.tensordot(w, means, 1)
-    return centre, torch.tensordot(w, variances + (means - centre) ** 2, 1)
+    return centre, torch.tensordot(w, variances + (means - centre) ** 2, 1).clamp_min(_LEAST)

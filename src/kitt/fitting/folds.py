@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from kitt.errors import FitError, KittError
 from kitt.fitting.config import FitConfig
-from kitt.fitting.fit import FittedGP, Fitter, on_all_rows, start_of
+from kitt.fitting.fit import Fitter, start_of
+from kitt.fitting.fitted import FittedGP, on_all_rows
 from kitt.fitting.table import Table
 from kitt.gp.exact import LeaveOneOut
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import ndtri, softmax
 
-from kitt.fitting.fit import FittedGP
+from kitt.fitting.fitted import FittedGP
 from kitt.forecast.fit import Fit
 from kitt.model.mixture import Component
 from kitt.model.predictive import Predictive, Tail

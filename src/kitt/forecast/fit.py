@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from kitt.fitting.config import Budget, FitConfig
-from kitt.fitting.fit import FittedGP
+from kitt.fitting.fitted import FittedGP
 from kitt.fitting.objective import Objective
 from kitt.fitting.optimise import maximise
 from kitt.fitting.starts import FlatPrior

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 from typer.core import TyperCommand
 
 from kitt.cli.display import console, errors
@@ -197,10 +197,15 @@ def _print_facts(facts: Checkpoint | dict[str, Any]) -> None:
         console.print(f"  data: {settings}", highlight=False)
     if facts.scores:
         measures = list(next(iter(facts.scores.values())))
-        table = Table("validation", *(name.replace("_", " ") for name in measures))
+        table = Table(Column("validation", no_wrap=True), *(_heading(name) for name in measures), padding=(0, 0, 0, 1))
         for name, scores in facts.scores.items():
             table.add_row(name, *(f"{scores[measure]:.3f}" for measure in measures))
         console.print(table)
+
+
+def _heading(measure: str) -> str:
+    """In two short lines, so that the table fits 80 columns."""
+    return measure.replace("_", "\n")
 
 
 def _print_baseline(facts: dict[str, Any]) -> None:

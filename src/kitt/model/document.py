@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -22,7 +23,7 @@ from numpy.typing import ArrayLike
 
 from kitt.errors import CheckpointError, InvalidInputError, KittError
 from kitt.files import check_format, check_schema, load_document, read_schema, write_text
-from kitt.fitting.fit import FittedGP
+from kitt.fitting.fitted import FittedGP
 from kitt.fitting.noise import NoiseModel
 from kitt.fitting.table import Table
 from kitt.language import fitted_kernel
@@ -115,7 +116,9 @@ class Model(Exportable):
     def mixture(self) -> Mixture:
         if self.fitted_mixture is None:
             raise InvalidInputError(
-                "this model has kernels but no rows to predict from: give it some, model.on(dataset)"
+                "this model has kernels but no rows to predict from",
+                "give it some, model.on(dataset)",
+                {"command line": "fit it again without --no-rows"},
             )
         return self.fitted_mixture
 
@@ -204,7 +207,10 @@ class Model(Exportable):
         return self.mixture.sample(self._inputs(table), count, noisy, random_state)
 
     def _inputs(self, table: Any) -> FloatArray:
-        return self.encoding.encode(table)[0]
+        X, notes = self.encoding.encode(table)
+        for note in notes:  # levels that were not seen before
+            warnings.warn(note, stacklevel=3)
+        return X
 
     # files
 

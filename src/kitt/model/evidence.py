@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kitt.fitting.fit import FittedGP, Fitter
+from kitt.fitting.fit import Fitter
+from kitt.fitting.fitted import FittedGP
 from kitt.fitting.folds import FoldsConfig, conditioned, held_out, refitted, split
 from kitt.fitting.table import Table
 from kitt.language.grammar import Expression

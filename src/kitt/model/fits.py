@@ -13,9 +13,10 @@ import numpy as np
 import torch
 
 from kitt.errors import FitError
-from kitt.fitting import fit
+from kitt.fitting import fitted
 from kitt.fitting.config import FitConfig
-from kitt.fitting.fit import Failure, FittedGP, Fitter
+from kitt.fitting.fit import Failure, Fitter
+from kitt.fitting.fitted import FittedGP
 from kitt.fitting.folds import FoldsConfig, with_folds
 from kitt.fitting.table import Table
 from kitt.language.grammar import Expression
@@ -106,7 +107,7 @@ def on_all_rows(mixture: Mixture, table: Table, options: Options, end: float = m
     models, left = list(mixture.models), int((mixture.weights > 0).sum())
     for k in np.argsort(-mixture.weights)[:left].tolist():
         seconds = max(0.0, end - time.monotonic()) / left
-        models[k] = fit.on_all_rows(models[k], table, config.inducing, options.random_state, seconds)
+        models[k] = fitted.on_all_rows(models[k], table, config.inducing, options.random_state, seconds)
         left -= 1
     return replace(mixture, models=tuple(models))
 

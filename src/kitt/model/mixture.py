@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kitt.errors import InvalidInputError
-from kitt.fitting.fit import FittedGP
+from kitt.fitting.fitted import FittedGP
 from kitt.model.predictive import NO_TAIL, Predictive, Tail
 from kitt.table.scaling import FloatArray, Standardiser, Warp
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammaln, logsumexp, ndtr, ndtri, stdtr, stdtrit
 
-from kitt.fitting.fit import unwarped
+from kitt.fitting.fitted import unwarped
 from kitt.table.scaling import FloatArray, Warp
 
 _LOG_2PI = math.log(2 * math.pi)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from html import escape
 from os import PathLike
 from typing import Any
+
+import numpy as np
 
 from kitt.errors import InvalidInputError
 from kitt.fitting.fit import Failure
@@ -13,11 +16,14 @@ from kitt.language.grammar import Expression
 from kitt.model.document import Model
 from kitt.model.mixture import Mixture
 from kitt.model.options import Options
+from kitt.model.weights import DEFAULT as PRICES
 from kitt.network.caption import Captions
+from kitt.network.properties import Property
 from kitt.table.dataset import Dataset
+from kitt.table.scaling import FloatArray
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Suggestion:
     """What KITT says about a table: captions at once, and a fitted model if it was asked for."""
 
@@ -33,6 +39,11 @@ class Suggestion:
     def best(self) -> Expression:
         """The expression of the heaviest model, or the first caption if nothing was fitted."""
         return self.captions.ranked[0].expression if self.model is None else self.model.best.expression
+
+    @property
+    def properties(self) -> tuple[Property, ...]:
+        """What the network believes of the table: smooth, repeats, trend and so on, each with its probability."""
+        return self.captions.properties
 
     @property
     def mixture(self) -> Mixture:
@@ -58,6 +69,11 @@ class Suggestion:
                 {"expression": str(c.expression), "probability": c.probability, "expected_loss": c.expected_loss}
                 for c in self.captions.ranked
             ],
+            "properties": [asdict(p) for p in self.properties],
+            "groups": [
+                {"expressions": list(map(str, group.expressions)), "probability": group.probability}
+                for group in self.captions.groups
+            ],
             "strangeness": self.captions.strangeness,
             "noise": self.captions.noise,
             "warnings": list(self.warnings),
@@ -74,6 +90,8 @@ class Suggestion:
                     "log_marginal_likelihood": m.log_marginal_likelihood,
                     "loo_log_density": m.loo_log_density,
                     "bic": m.bic,
+                    "parameters": m.parameter_count,
+                    "price": PRICES.parameter_price * m.parameter_count,
                     "converged": m.converged,
                     "seconds": m.seconds,
                     "warnings": list(m.warnings),
@@ -84,21 +102,68 @@ class Suggestion:
         return out
 
     def __str__(self) -> str:
-        lines = ["probability  loss  kernel"]  # the loss that is expected, in nats a row
+        lines = ["what the network believes"]
+        lines += [f"{p.probability:11.0%}  {p.name}: {p.meaning}" for p in self.properties]
+        lines += [
+            "",
+            "probability  loss  kernel, where the loss is what choosing it is expected to cost, in nats per row",
+        ]
         for c in self.captions.ranked:
             loss = "   –" if c.expected_loss is None else f"{c.expected_loss:4.2f}"
             lines.append(f"{c.probability:11.1%}  {loss}  {c.expression}")
         if self.model is not None:
             lines += ["", "     weight        fitted kernel"]
-            parts = zip(self.model.weights, self.model.kernels, self.model.is_plain, self.model.warps, strict=True)
-            for w, kernel, plain, warp in sorted(parts, key=lambda t: -t[0]):
-                of = " of the transformed target" * (not warp.is_identity)
-                lines.append(f"{w:11.1%}        {kernel.expression}{of}{' (plain)' * plain}")
+            for w, what in self._fitted():
+                lines.append(f"{w:11.1%}        {what}")
         return "\n".join([*lines, *(f"note: {text}" for text in self.warnings), *map(str, self.failures)])
+
+    def _fitted(self) -> list[tuple[float, str]]:
+        """The kernels of the model with their weights, the heaviest first."""
+        model = self.fitted
+        parts = zip(model.weights, model.kernels, model.is_plain, model.warps, strict=True)
+        return [
+            (w, f"{kernel.expression}{' of the transformed target' * (not warp.is_identity)}{' (plain)' * plain}")
+            for w, kernel, plain, warp in sorted(parts, key=lambda part: -part[0])
+        ]
+
+    def __repr__(self) -> str:
+        """A short table, without the data."""
+        about = f"{self.dataset.n} rows, {self.dataset.d} columns, target '{self.dataset.target}'"
+        return f"Suggestion for {about}\n{self}"
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook."""
+        likely = "".join(_row(f"{p.probability:.0%}", f"{p.name}: {p.meaning}") for p in self.properties)
+        named = "".join(_row(f"{c.probability:.1%}", str(c.expression)) for c in self.captions.ranked)
+        fitted = "" if self.model is None else "".join(_row(f"{w:.1%}", what) for w, what in self._fitted())
+        parts = [("probability", "property", likely), ("probability", "caption", named)]
+        parts += [("weight", "fitted kernel", fitted)] * bool(fitted)
+        tables = "".join(
+            f"<table><thead><tr><th>{a}</th><th>{b}</th></tr></thead><tbody>{c}</tbody></table>" for a, b, c in parts
+        )
+        return f"<p>{self.dataset.n} rows, {self.dataset.d} columns, target {escape(self.dataset.target)}</p>{tables}"
+
+
+def _row(*cells: str) -> str:
+    return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
+
+
+def _is_count(x: FloatArray) -> bool:
+    """Whether a column is 1, 2, 3, ... or as many different whole numbers in a row, in any order."""
+    whole = bool((x == np.round(x)).all())
+    return whole and len(np.unique(x)) == len(x) and float(np.ptp(x)) == len(x) - 1
 
 
 def cautions(dataset: Dataset, captions: Captions) -> Iterator[str]:
     if dataset.n < 30:
         yield f"only {dataset.n} rows: many kernels fit as few points equally well"
+    if len(values := np.unique(dataset.y)) == 2:
+        yield (
+            f"the target has only two values, {values[0]:g} and {values[1]:g}: predictions are their mean, not a class; a "
+            "classifier may suit it better"
+        )
+    for name, x in zip(dataset.names, dataset.X.T, strict=True):
+        if dataset.d > 1 and _is_count(x):
+            yield f"column '{name}' only numbers the rows: leave it out, unless their order means something, such as time"
     if captions.is_strange:
         yield "the table looks unlike anything the network was trained on: trust the fits more than the captions"

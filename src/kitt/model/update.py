@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaincc, ndtri
 
 from kitt.errors import InvalidInputError
-from kitt.fitting.fit import FittedGP
+from kitt.fitting.fitted import FittedGP
 from kitt.gp.exact import Posterior
 from kitt.model.mixture import Mixture
 from kitt.model.predictive import Predictive

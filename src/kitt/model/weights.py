@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.special import softmax
 
 from kitt.errors import InvalidInputError
-from kitt.fitting.fit import FittedGP
+from kitt.fitting.fitted import FittedGP
 from kitt.model.mixture import Component, Mixture
 from kitt.model.predictive import Tail
 from kitt.network.caption import Captions

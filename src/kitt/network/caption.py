@@ -7,14 +7,12 @@ best of them probably loses little against the best kernel.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from kitt.errors import InvalidInputError
@@ -22,28 +20,16 @@ from kitt.language.grammar import WORDS, Expression
 from kitt.network.advice import advice_features
 from kitt.network.checkpoint import LoadedModel, load
 from kitt.network.network import StemEncoder
+from kitt.network.properties import Group, Property, alike, properties
 from kitt.network.ranking import DEFAULT as RANKING
 from kitt.network.ranking import RANKINGS, RankingConfig, rank, trusted
-from kitt.table.scaling import FloatArray, Standardiser, centre_and_scale
+from kitt.network.search import SEARCHES, Stepper, Sums, merge_orders
+from kitt.network.subsets import CONFIG, subsets
+from kitt.table.scaling import FloatArray, Standardiser
 from kitt.threads import threads_for
 
-SEARCHES = ("beam", "greedy", "sample")
+_GROUPS = 6  # of captions that are kept
 HEADS = ("classifier", "decoder")
-
-
-@dataclass(frozen=True)
-class CaptionConfig:
-    """How much of a table the network reads, and how many captions the searches keep."""
-
-    subsets: int = 2  # random subsets of a large table; their log-probabilities are averaged: `kitt bench latency`
-    work: float = 0.7e6  # about what one subset may cost, N² (D + 6): a tenth of a second (`kitt bench latency`)
-    min_points: int = 64
-    max_points: int = 384  # `kitt bench latency`
-    beam: int = 34  # width of the beam: each single word is one of the captions
-    samples: int = 60  # as in the paper's code
-
-
-CONFIG = CaptionConfig()
 
 
 @dataclass(frozen=True)
@@ -77,6 +63,11 @@ class Captions:
         The network's guess of each column's inverse lengthscale.
     noise : float or None
         The network's guess of the share of noise in the variance of the target.
+    properties : tuple of Property
+        What the table is like, in words people use: each has a `name`, a `meaning` and a `probability`, which is that of
+        all captions that have the property together. Empty where the classifier alone was asked.
+    groups : tuple of Group
+        The captions that were found, those that say nearly the same together, the most probable group first.
 
     Examples
     --------
@@ -93,6 +84,8 @@ class Captions:
     strangeness: float | None
     roughness: tuple[float, ...] | None
     noise: float | None
+    properties: tuple[Property, ...] = ()
+    groups: tuple[Group, ...] = ()
 
     def __iter__(self) -> Iterator[Caption]:
         return iter(self.ranked)
@@ -237,54 +230,6 @@ def _check_arrays(X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
     return X, y
 
 
-def points_cap(d: int) -> int:
-    """The number of rows that the network reads in one pass, such that the cost does not depend on the number of columns."""
-    return int(min(CONFIG.max_points, max(CONFIG.min_points, math.sqrt(CONFIG.work / (d + 6)))))
-
-
-def subsets(X: FloatArray, y: FloatArray, random_state: int) -> list[NDArray[np.intp]] | None:
-    """Indices of a few random subsets of a large table, or None for a small one.
-
-    Rows are drawn by a hash of their standardised values, so that the answer depends neither on the order of rows or columns
-    nor on the units or the sign of any of them. Copies of a row have hashes of their own.
-    """
-    cap = points_cap(X.shape[1])
-    if len(X) <= cap:
-        return None
-    key = _row_keys(y[:, None], 1) + _row_keys(X, 2)
-    ordered, order = key.sort()
-    position = torch.arange(len(key))
-    is_new = torch.cat([torch.ones(1, dtype=torch.bool), ordered[1:] != ordered[:-1]])
-    copy = torch.empty_like(key)  # how many rows of the same values come before a row
-    copy[order] = position - torch.where(is_new, position, 0).cummax(0).values
-    hashes = (_mixed(key + copy * _ODD, 3 + i + _SUBSET_SEEDS * random_state) for i in range(CONFIG.subsets))
-    return [hashed.topk(cap, largest=False).indices.numpy() for hashed in hashes]
-
-
-def _row_keys(values: FloatArray, seed: int) -> Tensor:
-    """The sum over the columns of a hash of each value's distance from the mean, in millionths of standard deviations."""
-    mean, scale = centre_and_scale(values) if len(values) <= _CAREFUL_ROWS else (values.mean(0), values.std(0))
-    scale, keys = np.where(scale > 0, scale, 1.0), []
-    for start in range(0, len(values), _CHUNK_ROWS):  # that stay in the cache
-        z = torch.tensor(values[start : start + _CHUNK_ROWS] / scale - mean / scale).abs_().mul_(1e6)
-        keys.append(_mixed(z.nan_to_num_(0.0).clamp_(max=1e18).round_().long(), seed).sum(1))
-    return torch.cat(keys)
-
-
-_ODD = -0x61C8864680B583EB  # 2^64 over the golden ratio, as a signed integer
-_SUBSET_SEEDS = 1000  # seeds of one random state
-_CAREFUL_ROWS = 100_000  # above, numbers beside the largest floats are not looked after
-_CHUNK_ROWS = 2**14
-
-
-def _mixed(values: Tensor, seed: int) -> Tensor:
-    """A hash of integers (the finaliser of SplitMix64, Steele et al., 2014); products wrap around."""
-    z = values + (((seed + 1) * _ODD + 2**63) % 2**64 - 2**63)
-    for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):
-        z = (z ^ (z >> shift)).mul_(factor)
-    return z.bitwise_xor_(z >> 31)
-
-
 # --- steps 2 to 4 --------------------------------------------------------------------------------------------------------
 
 
@@ -300,10 +245,13 @@ def _caption(
 ) -> Captions:
     words = word_probabilities(loaded, view)
     found: Sums
+    believed: tuple[Property, ...] = ()
     if head == "classifier":
         found = {frozenset([i]): ((i,), float(p)) for i, p in enumerate(words)}
     else:
-        found = merge_orders(_SEARCH[search](_Stepper(loaded, view), generator))
+        step = Stepper(loaded, view.encodings)
+        found = merge_orders(SEARCHES[search](step, generator))
+        believed = properties(step, step.config.max_words)
     said = sorted(found.values(), key=lambda caption: -caption[1])
     losses: list[float | None] = [None] * len(said)
     order = list(range(len(said)))
@@ -313,7 +261,9 @@ def _caption(
         order = rank(scenarios, k, config) if ranking == "expected-loss" else order
     captions = [Caption(Expression.from_indices(said[i][0]), said[i][1], losses[i]) for i in order[:k]]
     roughness = None if view.roughness is None else tuple(map(float, view.roughness))
-    return Captions(tuple(captions), tuple(map(float, words)), view.rows, view.strangeness, roughness, view.noise)
+    groups = alike([(Expression.from_indices(words), p) for words, p in said])[:_GROUPS]
+    seen = (view.rows, view.strangeness, roughness, view.noise)
+    return Captions(tuple(captions), tuple(map(float, words)), *seen, believed, groups)
 
 
 def _scenarios(loaded: LoadedModel, view: View, words: Tensor, captions: Sequence[tuple[int, ...]]) -> Tensor | None:
@@ -332,101 +282,3 @@ def word_probabilities(loaded: LoadedModel, view: View) -> Tensor:
     """Classifier (KITT E): mean over subsets of the log-probabilities, calibrated by the checkpoint's temperature."""
     log_p = loaded.model.classify(view.encodings).mean(0) / loaded.facts.extra.get("temperature", 1.0)
     return log_p.softmax(-1).double()
-
-
-class _Stepper:
-    """Next-word log-probabilities for many prompts at once, over cached encodings of all subsets."""
-
-    def __init__(self, loaded: LoadedModel, view: View) -> None:
-        self.config = loaded.facts.config
-        self._decode, self._encodings = loaded.model.decode, view.encodings
-        self._temperature = loaded.facts.extra.get("caption_temperature", 1.0)
-
-    def __call__(self, prompts: Sequence[tuple[int, ...]]) -> Tensor:
-        """(P, V + 1): words of the prompt, and STOP at the first step, are excluded; the rest is renormalised."""
-        S = len(self._encodings)
-        tokens = torch.tensor([(self.config.start, *prompt) for prompt in prompts])
-        encodings = self._encodings.repeat(len(prompts), 1, 1)  # (P·S, D, E)
-        logits = self._decode(encodings, None, tokens.repeat_interleave(S, 0))[:, -1]
-        log_p = (logits.double() / self._temperature).log_softmax(-1).view(len(prompts), S, -1).mean(1)
-        for row, prompt in zip(log_p, prompts, strict=True):
-            row[list(prompt) if prompt else [self.config.stop]] = -math.inf
-        return log_p.log_softmax(-1)
-
-
-Sums = dict[frozenset[int], tuple[tuple[int, ...], float]]  # set of words -> its likeliest order, its probability
-Sequences = dict[tuple[int, ...], float]  # caption in order -> log-probability
-
-
-def greedy(step: _Stepper, generator: torch.Generator) -> Sequences:
-    """Greedy decoding: the most probable next word, again and again (paper, Inference, steps 2 and 3)."""
-    words: tuple[int, ...] = ()
-    total = 0.0
-    while len(words) < step.config.max_words:
-        value, token = step([words])[0].max(0)
-        total += float(value)
-        if int(token) == step.config.stop:
-            break
-        words = (*words, int(token))
-    return {words: total}
-
-
-def sample(step: _Stepper, generator: torch.Generator) -> Sequences:
-    """The greedy caption and sixty sampled ones, decoded in one batch (paper, Inference, step 4)."""
-    found = greedy(step, generator)
-    growing: list[tuple[tuple[int, ...], float]] = [((), 0.0)] * CONFIG.samples
-    for length in range(1, step.config.max_words + 1):
-        log_p = step([words for words, _ in growing])
-        tokens = torch.multinomial(log_p.exp(), 1, generator=generator).squeeze(1)
-        grown = []
-        for (words, total), row, token in zip(growing, log_p, tokens.tolist(), strict=True):
-            total += float(row[token])
-            if token == step.config.stop:
-                found[words] = total
-            elif length == step.config.max_words:
-                found[(*words, token)] = total
-            else:
-                grown.append(((*words, token), total))
-        growing = grown
-        if not growing:
-            break
-    return found
-
-
-def beam(step: _Stepper, generator: torch.Generator) -> Sequences:
-    """The most probable captions of every length, by beam search."""
-    found: Sequences = {}
-    front: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
-    for length in range(1, step.config.max_words + 1):
-        log_p = step([words for words, _ in front]) + torch.tensor([total for _, total in front]).double()[:, None]
-        for (words, _), stopped in zip(front, log_p[:, step.config.stop].tolist(), strict=True):
-            if words:
-                found[words] = stopped
-        flat = log_p[:, : step.config.stop].flatten()
-        best = flat.topk(min(CONFIG.beam, len(flat)))
-        grown = [
-            ((*front[i // step.config.stop][0], i % step.config.stop), value)
-            for i, value in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        ]
-        if length == step.config.max_words:
-            found.update(grown)
-        front = grown
-    return found
-
-
-_SEARCH: dict[str, Callable[[_Stepper, torch.Generator], Sequences]] = {
-    "beam": beam,
-    "greedy": greedy,
-    "sample": sample,
-}
-
-
-def merge_orders(found: Sequences) -> Sums:
-    """Merge captions that are the same sum: add their probabilities, and keep the most probable order."""
-    merged: dict[frozenset[int], tuple[tuple[int, ...], float, float]] = {}
-    for words, log_p in found.items():
-        if math.isfinite(log_p):
-            key, p = frozenset(words), math.exp(log_p)
-            order, best, total = merged.get(key, (words, p, 0.0))
-            merged[key] = (words if p > best else order, max(p, best), total + p)
-    return {key: (order, total) for key, (order, _, total) in merged.items()}

@@ -10,17 +10,24 @@ from dataclasses import dataclass
 from importlib import metadata
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kitt.fitting.fit import FittedGP
+from kitt.fitting.fitted import FittedGP
 from kitt.language.fitted_kernel import FittedKernel
 from kitt.language.grammar import WORDS, Expression, Primitive
 from kitt.language.kernels import Slot
 from kitt.language.priors import Parameter
+from kitt.model.evidence import Evidence
 from kitt.model.suggestion import Suggestion
-from kitt.network.caption import Caption, subsets
+from kitt.model.weights import DEFAULT as PRICES
+from kitt.network.caption import Caption
+from kitt.network.subsets import subsets
 from kitt.table.scaling import FloatArray, Standardiser
+
+if TYPE_CHECKING:
+    from kitt import Explanation
 
 _COUNTS = 0.005  # weight from which a model's warnings matter
 _LIBRARIES = ("kitt-gp", "torch", "numpy", "scipy")
@@ -41,6 +48,7 @@ class Candidate:
     error: float | None = None  # its standard error
     failure: str = ""
     is_transformed: bool = False  # fitted to a transform of the target
+    price: float = 0.0  # of its parameters, in nats per row
 
 
 def candidates(suggestion: Suggestion) -> list[Candidate]:
@@ -56,7 +64,8 @@ def candidates(suggestion: Suggestion) -> list[Candidate]:
         ):  # of a large table, only models that count have all rows
             gain, error = _gain(gp.loo_log_densities, reference)
         of_transform = not gp.warp.is_identity
-        found.append(Candidate(gp.expression, is_plain, probability, weight, gain, error, is_transformed=of_transform))
+        price = PRICES.parameter_price * gp.parameter_count / gp.rows
+        found.append(Candidate(gp.expression, is_plain, probability, weight, gain, error, "", of_transform, price))
     for failure in suggestion.failures:
         probability = _probability(said, failure.expression)
         found.append(Candidate(failure.expression, probability is None, probability, failure=failure.reason))
@@ -74,15 +83,23 @@ def plain(suggestion: Suggestion) -> FittedGP | None:
     return next((gp for gp in plains if str(gp.expression) == "RBF"), plains[0] if plains else None)
 
 
-def gain_over_plain(suggestion: Suggestion) -> tuple[float, float] | None:
-    """Log density of left-out rows under the mixture minus that under the plain kernel, with its standard error."""
-    reference = plain(suggestion)
-    return None if reference is None else _gain(left_out(suggestion).log_density, reference)
+def gain_over_plain(suggestion: Suggestion) -> tuple[float, float]:
+    """Log density of left-out rows under the mixture minus that under a plain RBF kernel, with its standard error."""
+    return suggestion.fitted.evidence().gain
 
 
 def _gain(log_density: FloatArray, reference: FittedGP) -> tuple[float, float]:
     gain = log_density - reference.loo_log_densities
     return float(gain.mean()), float(gain.std() / math.sqrt(len(gain)))
+
+
+def shares(explanation: Explanation, most: int = 10) -> list[tuple[str, float, float, float | None]]:
+    """Columns and pairs of them with their shares of the fitted mean, standard errors and total shares: they add up."""
+    single = [(e.column, e.alone or 0.0, e.alone_error or 0.0, e.sensitivity) for e in explanation.columns]
+    pairs = [(" and ".join(p.columns) + " together", p.share, p.error, None) for p in explanation.interactions]
+    told = [*single[:most], *(pair for pair in pairs[:3] if pair[1] >= 0.01)]
+    rest = 1 - sum(share for _, share, _, _ in told)
+    return [*told, ("everything else", max(rest, 0.0), 0.0, None)]
 
 
 def likely_words(suggestion: Suggestion, most: int = 6) -> list[tuple[str, float]]:
@@ -110,38 +127,49 @@ def cautions(suggestion: Suggestion) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class LeftOut:
-    """Each row predicted from all the others by the average of all kernels; moments in units of the target."""
+    """Rows predicted by models that had not seen them (`Model.evidence`); in units of the target."""
 
-    observed: FloatArray
-    mean: FloatArray
-    std: FloatArray
-    pit: FloatArray  # probability that was given to a lower value
-    log_density: FloatArray  # of the standardised target
+    evidence: Evidence
+
+    @property
+    def observed(self) -> FloatArray:
+        return self.evidence.observed
+
+    @property
+    def mean(self) -> FloatArray:
+        return self.evidence.mean
+
+    @property
+    def pit(self) -> FloatArray:
+        return self.evidence.pit
 
     @property
     def standardised(self) -> FloatArray:
-        return (self.observed - self.mean) / self.std
+        return (self.evidence.observed - self.evidence.mean) / self.evidence.std
 
     @property
     def rmse(self) -> float:
-        return float(np.sqrt(np.mean((self.observed - self.mean) ** 2)))
+        return self.evidence.rmse
 
     @property
     def r2(self) -> float:
-        return 1 - self.rmse**2 / float(self.observed.var())
+        return self.evidence.r2
 
     @property
     def coverage(self) -> float:
         """Share of the rows inside their central 95 % interval."""
-        return float(np.mean((self.pit > 0.025) & (self.pit < 0.975)))
+        return self.evidence.coverage(0.95)
+
+    @property
+    def told(self) -> str:
+        """Which rows these are."""
+        e = self.evidence
+        some = "" if e.folds == e.of_folds else f", of which {e.folds} were judged in the time there is"
+        return f"{len(e.rows):,} rows in {e.of_folds} parts{some}"
 
 
 def left_out(suggestion: Suggestion) -> LeftOut:
-    mixture = suggestion.mixture
-    s, left = scale(mixture.models[0].fitted_kernel), mixture.leave_one_out()
-    mean, variance = left.moments()
-    pit, log_density = left.cdf(mixture.target[:, None])[:, 0], left.log_density(mixture.target)
-    return LeftOut(suggestion.dataset.y, s.inverse_mean(mean), np.sqrt(variance) * s.y_scale, pit, log_density)
+    return LeftOut(suggestion.fitted.evidence())
 
 
 def scale(kernel: FittedKernel) -> Standardiser:

@@ -12,7 +12,7 @@ import torch
 from kitt.formatting import number
 from kitt.model.suggestion import Suggestion
 from kitt.network import features
-from kitt.network.caption import subsets
+from kitt.network.subsets import subsets
 from kitt.report import figures
 from kitt.report.canvas import Svg
 from kitt.report.figures import Column, Line

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from kitt.table import dataset as data
 from kitt.table.scaling import FloatArray
 
 MOST_COLUMNS = 6
+MOST_SCATTERS = 3
 MOST_ROWS_OF_HEAT_MAP = 12
 _FEW = 6  # values of a column up to which its effect is shown as points
 
@@ -56,30 +57,24 @@ class Gallery:
 
     def line(self) -> tuple[Svg, Svg]:
         """Fit and words of a table with one column."""
-        table, model = self.suggestion.dataset, self.suggestion.fitted
-        column, mixture = table.encoding.columns, model.mixture
-        (only,) = [c for c in column if c.outputs]
-        axis, x = Column(only.outputs[0], origin=only.origin), table.X[:, 0]
-        grid = self._grid(x)
-        low, high = mixture.quantiles(grid[:, None], [0.025, 0.975]).T
-        curve = Curve(grid, mixture.predict(grid[:, None])[0], low, high)
-        best = mixture.models[mixture.best]
+        table, mixture = self.suggestion.dataset, self.suggestion.mixture
+        axis, x = _only(self.suggestion), table.X[:, 0]
+        grid = _grid(x, self._shortest())
+        best = mixture.models[[m.expression for m in mixture.models].index(self.explanation.expression)]
         left = table.y - best.predict(table.X)[0]
         shares = {part.word: part.share for part in self.explanation.parts}
         parts = []
         for i, word in enumerate(best.expression):
             if not word.is_noise:
                 mean, variance = best.component(i, grid[:, None])
-                parts.append(_banded(grid, mean, variance, f"{word}: {percent(shares[word])} of the variance"))
-        return figures.fit(axis, self.target, x, table.y, curve), figures.words(axis, self.target, parts, (x, left))
+                centre = best.component(i, table.X)[0].mean()  # the level of a word alone says nothing
+                parts.append(_banded(grid, mean - centre, variance, f"{word}: {percent(shares[word])} of the variance"))
+        return curve(self.suggestion, shortest=self._shortest()), figures.words(axis, self.target, parts, (x, left))
 
-    def _grid(self, x: FloatArray) -> FloatArray:
-        """A little beyond the rows at both ends, and fine enough for the shortest period."""
-        low, high = float(x.min()), float(x.max())
-        span = high - low
+    def _shortest(self) -> float | None:
+        """The shortest period that the picture should resolve."""
         periods = [p for part in self.explanation.parts for e in part.effects for p in e.periods]
-        cycles = span / min(periods) if periods else 0.0
-        return np.linspace(low - 0.06 * span, high + 0.06 * span, int(np.clip(16 * cycles, 300, 1200)))
+        return min(periods, default=None)
 
     def diagnostics(self) -> tuple[Svg, Svg, Svg]:
         out = self.left_out
@@ -89,38 +84,53 @@ class Gallery:
             figures.calibration(out.pit),
         )
 
+    def scatters(self) -> list[Svg]:
+        """The target against each of the columns that matter most."""
+        table = self.suggestion.dataset
+        drawn = []
+        for column in self.active[:MOST_SCATTERS]:
+            axis = Column(column.name, origin=column.origin)
+            if column.kind != "levels":
+                drawn.append(figures.scatter(axis, self.target, table.X[:, self._places(column)[0]], table.y))
+        return drawn
+
     def effects(self) -> list[Svg]:
-        """One column at a time, the others at a typical row: medians, and the most frequent level."""
+        """One column at a time, averaged over the rows (partial dependence); of levels, at a typical row."""
+        known = {effect.column: effect.curve for effect in self.explanation.columns}
+        typical = self._typical()
+        drawn = [(column, *self._effect(column, typical, known.get(column.name))) for column in self.active]
+        ends = np.array([(curve.low.min(), curve.high.max()) for _, curve, _ in drawn])
+        margin = 0.05 * (ends[:, 1].max() - ends[:, 0].min()) or 1.0
+        limits = (float(ends[:, 0].min() - margin), float(ends[:, 1].max() + margin))
+        return [self._effect_picture(*item, limits) for item in drawn]
+
+    def _typical(self) -> FloatArray:
+        """Medians, and of each column of levels the most frequent one."""
         X = self.suggestion.dataset.X
         typical = np.median(X, axis=0)
         for column in self.suggestion.dataset.encoding.columns:
             if column.kind == "levels":
                 patterns, counts = np.unique(X[:, self._places(column)], axis=0, return_counts=True)
                 typical[self._places(column)] = patterns[counts.argmax()]
-        drawn = [(column, *self._effect(column, typical)) for column in self.active]
-        ends = np.array([(curve.low.min(), curve.high.max()) for _, curve, _ in drawn])
-        margin = 0.05 * (ends[:, 1].max() - ends[:, 0].min()) or 1.0
-        limits = (float(ends[:, 0].min() - margin), float(ends[:, 1].max() + margin))
-        return [self._effect_picture(*item, limits) for item in drawn]
+        return typical
 
-    def _effect(self, column: data.Column, typical: FloatArray) -> tuple[Curve, list[str]]:
+    def _effect(self, column: data.Column, typical: FloatArray, known: Any) -> tuple[Curve, list[str]]:
         """The function along a column, and the names of its points if these are few."""
+        if known is not None:
+            names = [f"{value:g}" for value in known.x] if column.kind == "number" and len(known.x) <= _FEW else []
+            x = np.arange(len(known.x), dtype=np.float64) if names else known.x
+            return _banded(x, known.mean, known.std**2), names
         places = self._places(column)
-        names: list[str] = []
         if column.kind == "levels":
             names = list(column.levels)
             values = np.array([[level == one for one in column.indicators] for level in column.levels], np.float64)
         else:
             x = self.suggestion.dataset.X[:, places[0]]
-            distinct = np.unique(x)
-            if column.kind == "number" and len(distinct) <= _FEW:
-                names = [f"{value:g}" for value in distinct]
-            values = (distinct if names else np.linspace(x.min(), x.max(), 80))[:, None]
+            names, values = [], np.linspace(x.min(), x.max(), 80)[:, None]
         X = np.tile(typical, (len(values), 1))
         X[:, places] = values
         mean, variance = self.suggestion.mixture.predict(X, noisy=False)
-        x = np.arange(len(values), dtype=np.float64) if names else values[:, 0]
-        return _banded(x, mean, variance), names
+        return _banded(np.arange(len(values), dtype=np.float64) if names else values[:, 0], mean, variance), names
 
     def _effect_picture(
         self, column: data.Column, curve: Curve, names: Sequence[str], limits: tuple[float, float]
@@ -148,3 +158,34 @@ class Gallery:
 def _banded(x: FloatArray, mean: FloatArray, variance: FloatArray, name: str = "") -> Curve:
     reach = 1.96 * np.sqrt(variance)
     return Curve(x, mean, mean - reach, mean + reach, name)
+
+
+def curve(
+    suggestion: Suggestion,
+    until: float | None = None,
+    later: Mapping[str, FloatArray] | None = None,
+    shortest: float | None = None,
+) -> Svg:
+    """Rows of one column with the mean and its band, continued beyond the last row."""
+    table, mixture = suggestion.dataset, suggestion.mixture
+    x = table.X[:, 0]
+    grid = _grid(x, shortest or 24 * float(np.ptp(x)) / table.n, until)
+    low, high = mixture.quantiles(grid[:, None], [0.025, 0.975]).T
+    drawn = Curve(grid, mixture.predict(grid[:, None])[0], low, high)
+    after = None if later is None else (later["x"], later["y"])
+    return figures.fit(_only(suggestion), table.target, x, table.y, drawn, after)
+
+
+def _only(suggestion: Suggestion) -> Column:
+    """The axis of the only column of a table."""
+    (only,) = [c for c in suggestion.dataset.encoding.columns if c.outputs]
+    return Column(only.outputs[0], origin=only.origin)
+
+
+def _grid(x: FloatArray, shortest: float | None, until: float | None = None) -> FloatArray:
+    """A little before the rows, further beyond them, and fine enough for the shortest period."""
+    low, high = float(x.min()), float(x.max())
+    span = high - low
+    end = high + 0.15 * span if until is None else until
+    cycles = (end - low) / shortest if shortest else 0.0
+    return np.linspace(low - 0.03 * span, end, int(np.clip(16 * cycles, 300, 1200)))

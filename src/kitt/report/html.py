@@ -1,23 +1,27 @@
-"""A suggestion as one HTML file that needs nothing else: the answer, the evidence, the fit, the code, how it was made."""
+"""A suggestion as one HTML file that needs nothing else: the answer, the fit, the evidence, the code, how it was made."""
 
 from __future__ import annotations
 
 import os
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from kitt.errors import InvalidInputError
 from kitt.files import write_text
 from kitt.formatting import percent
 from kitt.model.suggestion import Suggestion
 from kitt.report import content
 from kitt.report.evidence import evidence
-from kitt.report.gallery import Gallery
+from kitt.report.gallery import Gallery, curve
+from kitt.table.scaling import FloatArray
 
 _UNREADABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -43,6 +47,7 @@ def render_report(
         "style_url": style_url,
         "explanation": explanation,
         "left_out": left_out,
+        "shares": content.shares(explanation) if len(explanation.columns) > 1 and explanation.is_signal else [],
         **_pictures(Gallery(suggestion, explanation, left_out)),
     }
     facts["settings"] = list(content.settings(suggestion, time.perf_counter() - began))
@@ -74,6 +79,24 @@ def write_report(suggestion: Suggestion, path: str | os.PathLike[str], title: st
     write_text(path, render_report(suggestion, title))
 
 
+def write_picture(
+    suggestion: Suggestion,
+    path: str | os.PathLike[str],
+    *,
+    until: float | None = None,
+    later: Mapping[str, FloatArray] | None = None,
+) -> None:
+    """Draw the fit of a table with one column of numbers as a PNG file, continued to `until`.
+
+    `later` are rows, "x" and "y", that were not fitted and are shown beside the continuation.
+    """
+    if suggestion.dataset.d != 1:
+        raise InvalidInputError(
+            f"a picture of the fit needs a table of one column; this one has {suggestion.dataset.d}"
+        )
+    Path(path).write_bytes(curve(suggestion, until, later).png(150))
+
+
 def asset(name: str) -> str:
     """The text of `report.js` or `report.css`, for those who serve them as files."""
     return files("kitt.report").joinpath("templates", name).read_text(encoding="utf-8")
@@ -87,6 +110,8 @@ def _facts(suggestion: Suggestion) -> dict[str, Any]:
     return {
         "table": suggestion.dataset,
         "captions": suggestion.captions,
+        "properties": suggestion.properties,
+        "groups": suggestion.captions.groups,
         "best": model.best,
         "candidates": content.candidates(suggestion),
         "plain": None if plain is None else str(plain.expression),
@@ -105,6 +130,7 @@ def _pictures(gallery: Gallery) -> dict[str, Any]:
         "evidence": evidence(gallery.suggestion, gallery.explanation, gallery.active),
         "line": gallery.line() if gallery.is_line else None,
         "diagnostics": gallery.diagnostics(),
+        "scatters": [] if gallery.is_line else gallery.scatters(),
         "effects": [] if gallery.is_line else gallery.effects(),
         "heat_map": None if gallery.is_line else gallery.heat_map(),
     }

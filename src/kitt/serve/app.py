@@ -78,8 +78,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _failed)
     app.include_router(_page())
-    app.include_router(_tables(Handler(settings, queue)), prefix="/api")
-    app.include_router(_jobs(queue), prefix="/api")
+    handler = Handler(settings, queue)
+    app.include_router(_tables(handler), prefix="/api")
+    app.include_router(_jobs(queue, handler), prefix="/api")
     return app
 
 
@@ -115,7 +116,8 @@ def run(app: FastAPI, settings: Settings) -> None:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    return problem(429 if isinstance(error, QueueFullError) else 422, type(error).__name__, str(error))
+    assert isinstance(error, KittError)
+    return problem(429 if isinstance(error, QueueFullError) else 422, type(error).__name__, error.told("page"))
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
@@ -234,7 +236,7 @@ def _job_facts(job: Job, queue: Queue) -> dict[str, Any]:
     url = f"/api/jobs/{job.id}"
     links = {"self": url, "events": f"{url}/events"}
     if job.results is not None:
-        links |= {"report": f"{url}/report", "model": f"{url}/model"}
+        links |= {"report": f"{url}/report", "model": f"{url}/model", "predict": f"{url}/predict"}
         links |= {library: f"{url}/code/{library}" for library in kitt.export.LIBRARIES}
     return {
         "id": job.id,
@@ -251,7 +253,7 @@ def _job_facts(job: Job, queue: Queue) -> dict[str, Any]:
     }
 
 
-def _jobs(queue: Queue) -> APIRouter:
+def _jobs(queue: Queue, handler: Handler) -> APIRouter:
     router = APIRouter(tags=["jobs"], prefix="/jobs/{id}")
 
     def found(id: str) -> Job:
@@ -302,6 +304,17 @@ def _jobs(queue: Queue) -> APIRouter:
     async def model(id: str) -> Response:
         """The fitted model, for `kitt predict`, `kitt explain` and `kitt export`."""
         return _attached(results(id).model, "kitt-model.json", "application/json")
+
+    @router.post(
+        "/predict",
+        response_class=Response,
+        responses=text("text/csv") | _REFUSED,
+        openapi_extra=schemas.body(schemas.Question),
+    )
+    async def predict(id: str, request: Request) -> Response:
+        """New rows with their predictions, as CSV: mean, standard deviation, and the ends of a 90 % interval."""
+        made = await handler.predict(request, results(id).model)
+        return _attached(made, "kitt-predictions.csv", "text/csv")
 
     @router.get("/code/{library}", response_class=Response, responses=text("text/x-python"))
     async def code(id: str, library: str) -> Response:

@@ -19,7 +19,7 @@ from kitt.network.checkpoint import bundled
 from kitt.serve import schemas
 from kitt.serve.jobs import Queue
 from kitt.serve.settings import Settings
-from kitt.serve.tables import Table
+from kitt.serve.tables import Table, predictions, scatters
 from kitt.serve.worker import summarised
 from kitt.suggest import suggest_dataset
 from kitt.table.dataset import Dataset
@@ -81,7 +81,13 @@ class Handler:
         dataset = table.dataset(question.target, question.drop_missing, question.exclude)
         if dataset.d > self.settings.max_columns:
             raise InvalidInputError(f"the levels of its texts make {dataset.d} columns: exclude some")
-        return dataset, chosen, summarised(suggest_dataset(dataset, chosen, fit=False))
+        said = summarised(suggest_dataset(dataset, chosen, fit=False))
+        return dataset, chosen, {**said, "scatters": scatters(dataset)}
+
+    async def predict(self, request: Request, model: str) -> str:
+        """Predictions for the rows of a file, as CSV, by a model of a finished job."""
+        table, _ = await self.read(request, schemas.Question)
+        return await self._in_thread(partial(predictions, table, model))
 
     async def describe(self, table: Table) -> dict[str, Any]:
         return await self._in_thread(table.describe)

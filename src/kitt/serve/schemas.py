@@ -54,11 +54,31 @@ class Caption(BaseModel):
     expected_loss: float | None
 
 
+class Property(BaseModel):
+    name: str
+    meaning: str
+    probability: float = Field(description="Of all captions together that have the property.")
+
+
+class Group(BaseModel):
+    expressions: list[str] = Field(description="Captions that say nearly the same, the most probable first.")
+    probability: float = Field(description="The sum of theirs.")
+
+
+class Scatter(BaseModel):
+    column: str
+    x: list[float]
+    y: list[float]
+
+
 class Captions(BaseModel):
     target: str
     rows: int
     columns: list[str]
+    properties: list[Property]
     captions: list[Caption]
+    groups: list[Group]
+    scatters: list[Scatter] = Field(description="Some rows, along the columns that have most to do with the target.")
     strangeness: float | None
     noise: float | None
     warnings: list[str]

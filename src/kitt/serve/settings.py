@@ -13,7 +13,7 @@ class Settings:
     jobs: int = 1  # fits at a time
     max_bytes: int = 20_000_000  # of a request
     max_rows: int = 20_000
-    max_columns: int = 100
+    max_columns: int = 1000
     max_queue: int = 20  # jobs that wait
     max_kept: int = 50  # finished jobs
     deadline: float = 60.0  # seconds for the fits of a job that names no time

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import re
+import warnings
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kitt.errors import InvalidInputError, MissingExtraError
+from kitt.model.document import Model
 from kitt.serve.settings import Settings
 from kitt.table.dataset import Dataset
 from kitt.table.reading import SEPARATORS, Notes, read_table
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _PREVIEW = 5  # rows
+_SCATTERS, _SCATTERED = 3, 250  # columns that are drawn before anything is fitted, and rows
 _GROWTH = 10  # times the upload: the most that a compressed file may hold
 
 
@@ -147,6 +151,40 @@ def _check_size(rows: int, columns: int, settings: Settings) -> None:
             f"expected at most {settings.max_columns} columns; got {columns:,}: leave some out, "
             "or start the server with a larger --max-columns"
         )
+
+
+# --- pictures and predictions ---------------------------------------------------------------------------------------------
+
+
+def scatters(dataset: Dataset) -> list[dict[str, Any]]:
+    """Some rows along the columns that have most to do with the target, by what the means of a few bins explain of it."""
+    some = np.sort(np.random.default_rng(0).permutation(dataset.n)[:_SCATTERED])
+    relevance = [_explained(dataset.X[:, d], dataset.y) for d in range(dataset.d)]
+    best = np.argsort(relevance, kind="stable")[::-1][:_SCATTERS]
+    y = dataset.y[some].tolist()
+    return [{"column": dataset.names[d], "x": dataset.X[some, d].tolist(), "y": y} for d in best]
+
+
+def _explained(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> float:
+    """The share of the variance between at most ten bins of equally many rows, less what chance would give."""
+    edges = np.unique(np.quantile(x, np.linspace(0, 1, min(10, max(2, len(x) // 8)) + 1)[1:-1]))
+    bins = np.searchsorted(edges, x, side="right")
+    sizes = np.bincount(bins)
+    used = sizes > 0
+    means = np.bincount(bins, y)[used] / sizes[used]
+    spread = float(y.var()) or 1.0
+    return float((sizes[used] * (means - y.mean()) ** 2).sum() / len(y) / spread) - used.sum() / len(y)
+
+
+def predictions(table: Table, model: str) -> str:
+    """The rows of a table with mean, standard deviation and 90 % interval, as CSV; `model` is that of a finished job."""
+    fitted = Model.from_dict(json.loads(model))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mean, std = fitted.predict(table.frame)
+        low, high = fitted.quantiles(table.frame, [0.05, 0.95]).T
+    frame = table.frame.set_axis([str(name) for name in table.frame.columns], axis=1)
+    return frame.assign(mean=mean, std=std, q5=low, q95=high).to_csv(index=False)
 
 
 # --- examples -------------------------------------------------------------------------------------------------------------

@@ -171,7 +171,9 @@ class Dataset:
         if drop_missing and incomplete.any():
             frame = frame[~incomplete]
             notes = (f"dropped {incomplete.sum()} of {len(whole)} rows, which had missing values",)
-        _check_complete(frame, "pass drop_missing=True to drop these rows, exclude the columns, or fill the cells in")
+        _check_complete(
+            frame, "pass drop_missing=True to drop these rows, exclude the columns, or fill the cells in", _MISSING
+        )
         if len(frame) < MIN_ROWS:
             got = ", ".join([str(len(frame)), *notes])
             raise refusal(f"at least {MIN_ROWS} usable rows", got, "add rows, or exclude columns that lack values")
@@ -280,6 +282,10 @@ class Column:
                 f"numbers, dates, or text with at most {most} levels in {label}",
                 f"{len(distinct)} different texts in {len(series)} rows, {_strays(series)}",
                 f"exclude it (exclude=['{name}']), or correct these cells",
+                {
+                    "command line": f"leave it out with --exclude '{name}', or correct these cells",
+                    "page": "exclude it: untick it among the columns to use, or correct these cells",
+                },
             )
         return column, notes
 
@@ -332,8 +338,11 @@ class Encoding:
         names = raw if is_nameless(frame) and frame.shape[1] == len(raw) else column_names(frame)
         _check_unique(names)
         needed = [column for column in self.columns if column.outputs]
-        for column in needed:
-            _check_known(column.name, names, "input column")
+        if lacking := [column.name for column in needed if column.name not in names]:
+            wanted = listed([column.name for column in needed], 20)
+            raise refusal(
+                f"the columns {wanted}", f"no {listed(lacking)}", _near(lacking[0], names) or "add what is missing"
+            )
         frame = frame.set_axis(names, axis=1)[[column.name for column in needed]]
         _check_complete(frame, "fill the cells in, or leave these rows out")
         blocks, notes = zip(*(column.encode(frame[column.name]) for column in needed), strict=True)
@@ -350,6 +359,9 @@ class Encoding:
             return cls(**{**fields, "columns": columns})
         except (KeyError, TypeError) as error:
             raise refusal("what Encoding.to_dict wrote", str(error), "write the file anew") from error
+
+
+_THOUSANDS = r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?"
 
 
 def _numbers(series: pd.Series) -> tuple[FloatArray, Notes] | None:
@@ -369,6 +381,11 @@ def _numbers(series: pd.Series) -> tuple[FloatArray, Notes] | None:
         if values.isin(["true", "false"]).all():
             values, note = values == "true", "true and false, as 1 and 0"
         else:
+            if values.str.fullmatch(_THOUSANDS).any():
+                values, note = (
+                    values.where(~values.str.fullmatch(_THOUSANDS), values.str.replace(",", "")),
+                    "1,000 read as 1000",
+                )
             values = pd.to_numeric(values, errors="coerce")
     elif not pd.api.types.is_numeric_dtype(series.dtype):
         return None
@@ -478,14 +495,24 @@ def _check_unique(names: Sequence[str]) -> None:
 
 def _check_known(name: str, names: Sequence[str], role: str) -> None:
     if name not in names:
-        lower = {known.lower(): known for known in names}
-        near = difflib.get_close_matches(str(name).lower(), lower, n=1)
-        remedy = f"did you mean '{lower[near[0]]}'?" if near else "name one of them"
-        raise refusal(f"the {role} among {listed(names, 20)}", f"'{name}'", remedy)
+        raise refusal(f"the {role} among {listed(names, 20)}", f"'{name}'", _near(name, names) or "name one of them")
 
 
-def _check_complete(frame: pd.DataFrame, remedy: str) -> None:
+def _near(name: str, names: Sequence[str]) -> str:
+    """A question, if one of the names is much like another."""
+    lower = {known.lower(): known for known in names}
+    near = difflib.get_close_matches(str(name).lower(), lower, n=1)
+    return f"did you mean '{lower[near[0]]}'?" if near else ""
+
+
+_MISSING = {
+    "command line": "leave these rows out with --drop-missing, or the columns with --exclude, or fill the cells in",
+    "page": "tick 'Leave out rows with missing values', or untick the columns, or fill the cells in",
+}
+
+
+def _check_complete(frame: pd.DataFrame, remedy: str, remedies: Mapping[str, str] | None = None) -> None:
     missing = frame.isna().sum()
     if missing.any():
         columns = [f"{name} ({count})" for name, count in missing.items() if count]
-        raise refusal("a value in every cell", f"{missing.sum()} missing, in {listed(columns)}", remedy)
+        raise refusal("a value in every cell", f"{missing.sum()} missing, in {listed(columns)}", remedy, remedies)

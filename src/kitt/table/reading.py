@@ -10,7 +10,7 @@ import re
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -196,5 +196,5 @@ def listed(names: Iterable[object], limit: int = 6) -> str:
     return ", ".join(texts[:limit]) + (f" and {len(texts) - limit} more" if len(texts) > limit else "")
 
 
-def refusal(expected: str, got: str, remedy: str) -> InvalidInputError:
-    return InvalidInputError(f"expected {expected}; got {got}: {remedy}")
+def refusal(expected: str, got: str, remedy: str, remedies: Mapping[str, str] | None = None) -> InvalidInputError:
+    return InvalidInputError(f"expected {expected}; got {got}", remedy, remedies)

@@ -11,7 +11,8 @@ from typing import Any, Literal, get_args
 
 from kitt.errors import FitError
 from kitt.fitting.config import FitConfig
-from kitt.fitting.fit import Failure, FittedGP, fit_all
+from kitt.fitting.fit import Failure, fit_all
+from kitt.fitting.fitted import FittedGP
 from kitt.lab.baselines.base import FittedMethod, Predictive
 from kitt.lab.baselines.random_word import drawn_words
 from kitt.language.grammar import WORDS, Expression, Word, parse

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from kitt.errors import InvalidInputError
 from kitt.fitting.config import Budget, FitConfig
-from kitt.fitting.fit import FittedGP, fit
+from kitt.fitting.fit import fit
+from kitt.fitting.fitted import FittedGP
 from kitt.fitting.objective import Objective
 from kitt.fitting.optimise import CoarseSolutions, maximise
 from kitt.fitting.starts import extended

@@ -1,7 +1,8 @@
 """Calibration: are first choices right as often as their probabilities promise, on fresh draws of the training mixture?
 
 A cell is one batch, drawn as for a step of training, so its size is random too. The classifier is right if it names the
-word of largest variance, the decoder if its caption has the words of the true one.
+word of largest variance, the decoder if its caption has the words of the true one. A property is right if the kernel that
+the table was drawn from has it.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from kitt.lab.bench.recovery import calibration, calibration_error
 from kitt.lab.bench.runner import Cell, Line
 from kitt.lab.simulate import PAD
 from kitt.lab.train import PRESETS, draw_batch, recipe
+from kitt.language.grammar import Expression
 from kitt.network.caption import HEADS, caption_tables
 from kitt.network.checkpoint import load, read_facts
+from kitt.network.properties import PROPERTIES, has_property
 
 
 def calibration_cells(models: Sequence[str], batches: int, preset: str | None = None) -> list[Cell]:
@@ -48,7 +51,32 @@ def calibrate(model: str, preset: str, batch: int) -> dict[str, Any]:
         true = [drawn.captions[i][: 1 if head == "classifier" else None] for i in kept]
         hits = [set(c.expression.indices) == set(t[t != PAD].tolist()) for c, t in zip(first, true, strict=True)]
         bins[head] = calibration([c.probability for c in first], hits)
-    return {"n": drawn.X.shape[1], "d": drawn.X.shape[2], "bins": bins}
+    tables = [(X.double().numpy(), y.double().numpy()) for X, y in zip(drawn.X, drawn.y, strict=True)]
+    said = [c.properties for c in caption_tables(tables, 1, model=loaded)]
+    kernels = [Expression.from_indices(words[words != PAD].tolist()) for words in drawn.captions]
+    believed = {
+        name: calibration([p[j].probability for p in said], [has_property(name, e) for e in kernels])
+        for j, name in enumerate(PROPERTIES)
+    }
+    return {"n": drawn.X.shape[1], "d": drawn.X.shape[2], "bins": bins, "properties": believed}
+
+
+def property_summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
+    """Of each property: how often tables have it, its mean probability, its calibration error, and what chance makes."""
+    found: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
+    for line in lines:
+        key = line["key"]
+        if line["status"] == "ok" and key.get("bench") == "calibration":
+            for name, bins in line["result"].get("properties", {}).items():
+                found[key["model"], key["preset"], name].append(bins)
+    rows = []
+    for (model, preset, name), parts in found.items():
+        bins = np.sum(parts, axis=0)
+        count, promised, kept = bins.sum(0)
+        row = {"model": model, "preset": preset, "property": name, "data_sets": int(count)}
+        shares = {"have_it": kept / max(count, 1), "promised": promised / max(count, 1)}
+        rows.append(row | shares | {"ece": calibration_error(bins), "by_chance": chance_error(bins)})
+    return rows
 
 
 def curves(lines: Iterable[Line]) -> dict[tuple[str, str, str], np.ndarray]:

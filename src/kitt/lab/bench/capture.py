@@ -18,7 +18,8 @@ import numpy as np
 from scipy.special import logsumexp
 from scipy.stats import t as student_t
 
-from kitt.fitting.fit import FittedGP, Fitter
+from kitt.fitting.fit import Fitter
+from kitt.fitting.fitted import FittedGP
 from kitt.lab.bench.atlas import split
 from kitt.lab.bench.comparisons import bootstrap_interval
 from kitt.lab.bench.datasets import Source

@@ -228,6 +228,23 @@ def calibration(
         c.calibration_cells(names_of(models) or [], batches, preset), out, plan_of(jobs, "loky", None, True)
     )
     print_rows(c.summary(lines), as_json, "calibration of the first choice")
+    print_rows(c.property_summary(lines), as_json, "calibration of the properties")
+
+
+@app.command()
+def claims(
+    kinds: Annotated[str, typer.Option(help="noise, periodic, smooth.")] = "noise,periodic,smooth",
+    count: Annotated[int, typer.Option(help="Tables of each kind.", min=1)] = 200,
+    first: Annotated[int, typer.Option(help="Number of the first of them.", min=0)] = 0,
+    out: Out = Path("claims.jsonl"),
+    jobs: Jobs = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Tables of which the truth is known: how often an explanation claims a signal or a period, and how often rightly."""
+    from kitt.lab.bench import claims as c
+
+    lines = run_cells(c.claim_cells(names_of(kinds) or [], count, first), out, plan_of(jobs, "loky", None, True))
+    print_rows(c.summary(lines), as_json, "claims")
 
 
 @app.command()

@@ -20,7 +20,8 @@ import numpy as np
 import torch
 
 from kitt.errors import InvalidInputError
-from kitt.fitting.fit import FittedGP, fit_all
+from kitt.fitting.fit import fit_all
+from kitt.fitting.fitted import FittedGP
 from kitt.lab.bench.runner import Cell, Line
 from kitt.lab.bench.tables import Grid
 from kitt.lab.simulate import DEFAULT_DATA, PAD, PAPER_DATA, Batch, SimulatorConfig, simulate

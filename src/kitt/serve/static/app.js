@@ -158,19 +158,53 @@ async function suggest() {
   }
 }
 
-function showCaptions({ captions, target, seconds, warnings }, isFitting = false) {
+// The data before anything is fitted: one small picture for each column
+function scatter({ column, x, y }, target) {
+  const made = (tag, attributes) => {
+    const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+    return node;
+  };
+  const [left, right] = [Math.min(...x), Math.max(...x)];
+  const [low, high] = [Math.min(...y), Math.max(...y)];
+  const svg = made("svg", { viewBox: "0 0 240 150", role: "img", "aria-label": `${target} along ${column}` });
+  svg.append(made("path", { d: "M8 4V142H236", class: "axes" }));
+  x.forEach((value, i) => svg.append(made("circle", {
+    cx: (14 + 216 * (value - left) / (right - left || 1)).toFixed(1),
+    cy: (136 - 126 * (y[i] - low) / (high - low || 1)).toFixed(1),
+    r: 2,
+  })));
+  const figure = element("figure");
+  figure.append(svg, element("figcaption", `${target} along ${column}`));
+  return figure;
+}
+
+function meterRow(title, probability, ...more) {
+  const row = element("tr");
+  const cell = element("td");
+  const meter = element("meter", undefined, { max: 1, value: probability }); // on the scale of all others
+  meter.setAttribute("aria-hidden", "true");
+  cell.append(meter, element("span", percent(probability)));
+  row.append(title, cell, ...more);
+  return row;
+}
+
+function propertyRow({ name, meaning, probability }) {
+  const title = element("th", undefined, { scope: "row" });
+  title.append(element("strong", name), " ", element("span", meaning, { className: "quiet" }));
+  return meterRow(title, probability);
+}
+
+function showCaptions({ captions, target, seconds, warnings, properties, groups, scatters }, isFitting = false) {
   $("captions").hidden = false;
   $("captions").classList.remove("stale");
   $("captions-facts").textContent = `Kernels to try for ${target}, best first, after ${(1000 * seconds.caption).toFixed(0)} ms; ${isFitting ? "the fits will tell" : "nothing is fitted yet"}.`;
-  const most = Math.max(...captions.map(({ probability }) => probability));
+  $("scatters").replaceChildren(...scatters.map((one) => scatter(one, target)));
+  $("properties").replaceChildren(...properties.map(propertyRow));
   $("bars").replaceChildren(...captions.map(({ expression, probability, expected_loss: loss }) => {
-    const row = element("tr");
-    const cell = element("td");
-    const meter = element("meter", undefined, { max: most, value: probability });
-    meter.setAttribute("aria-hidden", "true");
-    cell.append(meter, element("span", percent(probability)));
-    row.append(element("th", expression, { scope: "row" }), cell, element("td", loss === null ? "–" : loss.toFixed(2)));
-    return row;
+    const alike = groups.find(({ expressions }) => expressions.includes(expression))?.probability;
+    const title = element("th", expression, { scope: "row" });
+    return meterRow(title, probability, element("td", alike === undefined ? "–" : percent(alike)), element("td", loss === null ? "–" : loss.toFixed(2)));
   }));
   $("warnings").replaceChildren(...warnings.map((text) => element("li", text)));
 }
@@ -240,7 +274,32 @@ function tick() {
   $("clock").textContent = clock === null ? "" : `${((performance.now() - clock) / 1000).toFixed(0)} s`;
 }
 
+async function predict(chosen) {
+  const url = $("new-rows").dataset.url;
+  const form = new FormData();
+  form.append("file", chosen);
+  $("predicted").textContent = "Predicting …";
+  $("predictions-box").hidden = true;
+  try {
+    const response = await fetch(url, { method: "POST", body: form });
+    if (!response.ok) throw new Error((await response.json()).error.message);
+    const text = await response.text();
+    const lines = text.trim().split("\n");
+    const link = element("a", "kitt-predictions.csv", { href: URL.createObjectURL(new Blob([text], { type: "text/csv" })), download: "kitt-predictions.csv" });
+    $("predicted").replaceChildren(`${counted(lines.length - 1, "row")} of ${chosen.name} predicted: `, link);
+    $("predictions").replaceChildren(...lines.slice(0, 6).map((line, i) => {
+      const row = element("tr");
+      row.append(...line.split(",").map((cell) => element(i ? "td" : "th", i && cell !== "" && Number.isFinite(+cell) ? String(+(+cell).toPrecision(5)) : cell)));
+      return row;
+    }));
+    $("predictions-box").hidden = false;
+  } catch (error) {
+    $("predicted").textContent = error.message;
+  }
+}
+
 function showResult({ links }) {
+  $("new-rows").dataset.url = links.predict;
   $("get-report").href = `${links.report}?download=true`;
   $("get-model").href = links.model;
   $("get-code").replaceChildren(...Object.entries(LIBRARIES).map(([library, title]) => {
@@ -329,6 +388,10 @@ $("skip").addEventListener("click", (event) => { event.preventDefault(); $("main
 $("file").addEventListener("change", ({ target }) => {
   if (target.files.length) taken(target.files[0]);
   target.value = ""; // the same file may be chosen again
+});
+$("new-rows").addEventListener("change", ({ target }) => {
+  if (target.files.length) predict(target.files[0]);
+  target.value = "";
 });
 addEventListener("dragover", (event) => { event.preventDefault(); document.body.classList.add("over"); });
 addEventListener("dragleave", (event) => { if (!event.relatedTarget) document.body.classList.remove("over"); });

@@ -1,0 +1,176 @@
+"""Whether a claim is borne out by rows that the model has not seen.
+
+A part of a kernel is told only if the kernel without it, or with its plainest neighbour in its place, predicts left-out
+rows clearly worse. Both are fitted again without the rows they predict, on at most a few hundred rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from kitt.errors import KittError
+from kitt.explain.facts import Check
+from kitt.fitting.fit import Fitter, start_of
+from kitt.fitting.fitted import FittedGP
+from kitt.fitting.table import Table
+from kitt.language.grammar import Expression, Primitive, Word
+from kitt.language.kernels import Kernel
+from kitt.table.scaling import FloatArray
+
+_LOG_2PI = math.log(2 * math.pi)
+Folds = NDArray[np.intp]  # (N,) the fold in which each row is left out
+
+
+@dataclass(frozen=True)
+class CheckConfig:
+    """How claims are checked; `kitt bench claims` counts what is claimed of tables with and without structure."""
+
+    rows: int = 300  # at most, of a random subset
+    folds: int = 5
+    iterations: int = 25  # of each fit, which starts from the parameters found on all rows
+    seconds: float = 30.0  # for all checks of a model; a claim that was not checked is not told
+
+
+DEFAULT = CheckConfig()
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """Each row predicted by a fit without its fold, on the scale of the table that was fitted to."""
+
+    log_density: FloatArray
+    mean: FloatArray
+    variance: FloatArray
+    target: FloatArray
+
+
+def table_of(model: FittedGP, rows: int = DEFAULT.rows) -> Table:
+    """A random subset of the rows that a GP was fitted to, the same each time."""
+    columns = model.fitted_kernel.columns
+    whole = Table.of((model.X.numpy(), model.y.numpy()))
+    return replace(whole, columns=columns).rows(rows, torch.Generator().manual_seed(0))
+
+
+def random_folds(n: int, folds: int = DEFAULT.folds) -> Folds:
+    return np.random.default_rng(0).permutation(n) % min(folds, n)
+
+
+def held_out(
+    table: Table, expression: Expression, folds: Folds, start: Tensor | None = None, config: CheckConfig = DEFAULT
+) -> LeftOut:
+    """Every row predicted by a fit of the others; from `start`, in the order of `searched`, or after a search of its own."""
+    if not expression.signal and len(expression) == 1:
+        return no_signal(table, folds)
+    density, mean, variance = (np.empty(len(table.y)) for _ in range(3))
+    for k in np.unique(folds):
+        inside, outside = torch.from_numpy(folds != k), torch.from_numpy(folds == k)
+        train = replace(table, X=table.X[inside], y=table.y[inside])
+        options: dict[str, Any] = {"max_iterations": config.iterations, "draws": 8, "direct_rows": config.rows}
+        gp = Fitter(train, random_state=0, **options).fit(expression, start)
+        m, _, v = gp.moments(table.X[outside])
+        y = table.y[outside].numpy()
+        density[folds == k] = -0.5 * ((y - m) ** 2 / v + np.log(v) + _LOG_2PI)
+        mean[folds == k], variance[folds == k] = m, v
+    return LeftOut(density, mean, variance, table.y.numpy())
+
+
+def no_signal(table: Table, folds: Folds) -> LeftOut:
+    """The same by the mean and variance of the other rows."""
+    y = table.y.numpy()
+    density, mean, variance = (np.empty(len(y)) for _ in range(3))
+    for k in np.unique(folds):
+        m, v = y[folds != k].mean(), max(y[folds != k].var(ddof=1), 1e-12)
+        density[folds == k] = -0.5 * ((y[folds == k] - m) ** 2 / v + math.log(v) + _LOG_2PI)
+        mean[folds == k], variance[folds == k] = m, v
+    return LeftOut(density, mean, variance, y)
+
+
+def compared(claim: str, about: str, with_it: LeftOut, without: LeftOut, blocks: Folds | None = None) -> Check:
+    """What a part is worth; rows of one block, such as a cycle that was left out as a whole, are not independent."""
+    gain = with_it.log_density - without.log_density
+    error = float(gain.std(ddof=1) / math.sqrt(len(gain)))
+    if blocks is not None and (count := len(np.unique(blocks))) > 1:
+        sums = np.bincount(blocks, gain - gain.mean())
+        error = max(error, float(np.sqrt((sums**2).sum() * count / (count - 1)) / len(gain)))
+    return Check(claim, about, float(gain.mean()), error, len(gain))
+
+
+# --- expressions and their parameters --------------------------------------------------------------------------------
+
+
+def searched(expression: Expression) -> Expression:
+    """The signal words first, which is the order of the parameters of a start."""
+    return Expression((*expression.signal, *(word for word in expression if word.is_noise)))
+
+
+def start_with(model: FittedGP, words: Expression) -> Tensor | None:
+    """Start of a kernel that has only words of a fitted GP, with its parameters; None if it has another word."""
+    kernel = model.fitted_kernel
+    if any(word not in kernel.expression.words for word in words):
+        return None
+    return _flat(searched(words), len(kernel.columns), kernel.parameters)
+
+
+def _flat(expression: Expression, dims: int, values: Mapping[str, object]) -> Tensor:
+    kernel = Kernel(expression, dims)
+    return kernel.flatten({slot.name: torch.tensor(np.asarray(values[slot.name])) for slot in kernel.slots})
+
+
+def neighbour(expression: Expression, word: Word) -> Expression:
+    """The expression with its plainest neighbour in place of a word, or without it.
+
+    Linear and Linear*White are dropped; Linear*k becomes k; what repeats becomes RBF, unless there is another word.
+    """
+    others = tuple(w for w in expression if w != word)
+    factors = tuple(p for p in word.factors if p not in (Primitive.LINEAR, Primitive.WHITE))
+    plain = tuple(p for p in factors if p not in (Primitive.PERIODIC, Primitive.COSINE))
+    if len(plain) == len(factors) and len(factors) < len(word.factors):
+        new = (Word(plain),) if plain else ()
+    else:
+        new = (Word(plain),) if plain else (Word((Primitive.RBF,)),)
+    words = tuple(dict.fromkeys((*others, *new))) or (Word((Primitive.WHITE,)),)
+    return Expression(words)
+
+
+class Checker:
+    """Checks claims about one fitted GP, on the same rows and folds; what cannot be fitted is not borne out."""
+
+    def __init__(self, model: FittedGP, config: CheckConfig = DEFAULT) -> None:
+        self.model, self.config = model, config
+        self.table = table_of(model, config.rows)
+        self.folds = random_folds(len(self.table.y), config.folds)
+        self.whole = held_out(self.table, searched(model.expression), self.folds, start_of(model.fitted_kernel), config)
+
+    def word(self, claim: str, word: Word) -> Check | None:
+        """Whether the kernel with the plainest neighbour in place of a word predicts worse."""
+        other = neighbour(self.model.expression, word)
+        return self._against(claim, str(word), other, start_with(self.model, other))
+
+    def column(self, name: str, places: list[int]) -> Check | None:
+        """Whether the kernel without a column predicts worse; without any column, nothing is left but noise."""
+        keep = [d for d in range(self.table.X.shape[1]) if d not in places]
+        if not keep:
+            return compared("column", name, self.whole, no_signal(self.table, self.folds))
+        table = replace(self.table, X=self.table.X[:, keep], shortest=self.table.shortest[keep])
+        table = replace(table, columns=tuple(self.table.columns[d] for d in keep))
+        values = {n: np.asarray(v, np.float64) for n, v in self.model.fitted_kernel.parameters.items()}
+        values = {n: v[keep] if v.ndim else v for n, v in values.items()}
+        start = _flat(searched(self.model.expression), len(keep), values)
+        return self._against("column", name, self.model.expression, start, table)
+
+    def _against(
+        self, claim: str, about: str, other: Expression, start: Tensor | None, table: Table | None = None
+    ) -> Check | None:
+        try:
+            without = held_out(table or self.table, searched(other), self.folds, start, self.config)
+        except (KittError, RuntimeError, ArithmeticError):
+            return None
+        return compared(claim, about, self.whole, without)

@@ -1,0 +1,251 @@
+"""Which claims are made of a fitted model, each with its check on left-out rows."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kitt.errors import KittError
+from kitt.explain import seasons
+from kitt.explain.checks import (
+    DEFAULT,
+    CheckConfig,
+    Checker,
+    LeftOut,
+    compared,
+    held_out,
+    neighbour,
+    searched,
+    table_of,
+)
+from kitt.explain.columns import Groups
+from kitt.explain.facts import Check, Part, Season
+from kitt.explain.words import Words
+from kitt.fitting.fit import start_of
+from kitt.fitting.fitted import FittedGP
+from kitt.fitting.noise import fit_noise
+from kitt.language.grammar import Primitive, Word
+from kitt.model.evidence import Evidence
+from kitt.table.scaling import FloatArray, Standardiser
+
+_REPEATS = (Primitive.PERIODIC, Primitive.COSINE)
+_SENSITIVITY_ROWS = 200
+_SEASON_COLUMNS = 1  # of a table of several, along which periods are looked for
+_MOST_TRIED = 2  # periods of kernels of several columns
+_MOST_COLUMNS = 6  # of which it is checked whether the model needs them
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What was checked, and what came out."""
+
+    explained: float | None = None  # share of the variance of left-out rows
+    seasons: tuple[Season, ...] = ()
+    checks: tuple[Check, ...] = field(default=())
+
+
+def signal(observed: FloatArray, mean: FloatArray, plain: FloatArray) -> tuple[float, Check]:
+    """R² of left-out rows, and its check: the squared error of the mean of the other rows less that of the predictions.
+
+    It is not a matter of densities: those of a model with heavy tails are higher than a normal one's for noise alone.
+    """
+    spread = max(float(((observed - plain) ** 2).mean()), 1e-300)
+    gain = ((observed - plain) ** 2 - (observed - mean) ** 2) / spread
+    error = float(gain.std(ddof=1) / math.sqrt(len(gain)))
+    return float(gain.mean()), Check("signal", "all columns", float(gain.mean()), error, len(gain), "share of variance")
+
+
+def checked(
+    model: FittedGP,
+    others: Sequence[FittedGP],
+    parts: Sequence[Part],
+    groups: Groups,
+    s: Standardiser,
+    evidence: Evidence | None = None,
+    config: CheckConfig = DEFAULT,
+) -> Claims:
+    """Check what may be said of a fitted GP; `others` are further ones, whose periods are looked at too."""
+    end = time.monotonic() + config.seconds
+    if not parts:
+        return Claims(0.0, (), (Check("signal", "all columns", 0.0, 0.0, model.rows, "share of variance"),))
+    try:
+        checker = Checker(model, config)
+    except (KittError, RuntimeError, ArithmeticError):  # it cannot be fitted without some of the rows
+        return Claims(0.0, (), (Check("signal", "all columns", 0.0, 0.0, model.rows, "share of variance"),))
+    if evidence is None:
+        out = checker.whole
+        explained, is_signal = signal(out.target, out.mean, np.zeros(len(out.target)))
+    else:
+        explained, is_signal = signal(evidence.observed, evidence.mean, np.full(len(evidence.mean), s.y_mean))
+    if is_signal.is_supported and _can_leak(model):
+        cold, is_cold = _searched_anew(checker, config)
+        if not is_cold.is_supported or (cold < explained and model.rows <= config.rows):
+            explained, is_signal = cold, is_cold
+    checks = [is_signal, *_noise(checker)]
+    found: list[Season] = []
+    if is_signal.is_supported:
+        for season in _seasons(model, others, checker, groups, s, config):
+            found.append(season)
+            checks.append(season.check)
+        for check in _structure(checker, parts, groups):
+            checks.append(check)
+            if time.monotonic() > end:
+                break
+    return Claims(explained, tuple(found), tuple(checks))
+
+
+def _can_leak(model: FittedGP) -> bool:
+    """Whether a fit of few rows starts from waves that were found with the rows left out: of many, one always fits."""
+    waves = any(p in _REPEATS for word in model.expression for p in word.factors)
+    return waves and len(model.fitted_kernel.columns) > 1
+
+
+def _searched_anew(checker: Checker, config: CheckConfig) -> tuple[float, Check]:
+    """R² of left-out rows by fits that know nothing of them, not even where to start."""
+    out = held_out(checker.table, searched(checker.model.expression), checker.folds, None, config)
+    return signal(out.target, out.mean, np.zeros(len(out.target)))
+
+
+def _structure(checker: Checker, parts: Sequence[Part], groups: Groups) -> Iterator[Check]:
+    """Straight lines, strengths that change, and columns, the strongest first."""
+    for part in parts:
+        linear = part.word.factors.count(Primitive.LINEAR)
+        if not linear:
+            continue
+        claim = "trend" if linear == len(part.word.factors) else "strength"
+        if (check := checker.word(claim, part.word)) is not None:
+            yield check
+    strength = {name: max((_of(part, name) for part in parts), default=0.0) for name, _ in groups}
+    for name, places in sorted(groups, key=lambda group: -strength[group[0]])[:_MOST_COLUMNS]:
+        if (check := checker.column(name, places)) is not None:
+            yield check
+
+
+def _of(part: Part, column: str) -> float:
+    """The share of the variance of the target that a column moves within a part."""
+    return next((abs(part.share) * e.sensitivity for e in part.effects if e.column == column), 0.0)
+
+
+def _noise(checker: Checker) -> Iterator[Check]:
+    """Whether noise that changes from row to row predicts left-out rows better than constant noise."""
+    changing = [word for word in checker.model.expression if word.is_noise and Primitive.LINEAR in word.factors]
+    if changing:
+        if (check := checker.word("noise", changing[0])) is not None:
+            yield check
+        return
+    out, Z = checker.whole, checker.table.X.numpy()
+    if (found := fit_noise(Z, out.target, out.mean, out.variance)) is None:
+        return
+    squares = (out.target - out.mean) ** 2 / out.variance
+    g = found[1]
+    better = LeftOut(out.log_density - 0.5 * (g + squares * (np.exp(-g) - 1)), out.mean, out.variance, out.target)
+    yield compared("noise", "changing noise", better, out)
+
+
+# --- periods ----------------------------------------------------------------------------------------------------------
+
+
+def _seasons(
+    model: FittedGP, others: Sequence[FittedGP], checker: Checker, groups: Groups, s: Standardiser, config: CheckConfig
+) -> Iterator[Season]:
+    """Of a table of one column, whatever periods it shows; of others, those of the fitted kernels."""
+    if checker.table.X.shape[1] == 1:
+        name, x, scale = groups[0][0], checker.table.X[:, 0].numpy(), float(s.x_scale[0])
+        guesses = [p for gp in (model, *others) for word, p in periods(gp, 0)]
+        for period, check in seasons.find(checker.table, guesses):
+            yield Season(name, period * scale, float(np.ptp(x)) / period, replace(check, about=name))
+        return
+    told: list[Season] = []
+    for season in _of_columns(checker, groups, s):
+        told.append(season)
+        yield season
+    for season in _of_kernels((model, *others), groups, s, config):
+        if not any(season.column == t.column and abs(season.period / t.period - 1) < 0.1 for t in told):
+            told.append(season)
+            yield season
+
+
+def _of_columns(checker: Checker, groups: Groups, s: Standardiser) -> Iterator[Season]:
+    """Periods along the strongest columns of numbers, each taken alone: what the others do is noise to it."""
+    words, X = Words(checker.model), checker.table.X[:_SENSITIVITY_ROWS]
+    moved = moves(words, X, groups).sum(0)
+    strongest = sorted(range(len(groups)), key=lambda g: -float(moved[g]))[:_SEASON_COLUMNS]
+    for g in (g for g in strongest if len(groups[g][1]) == 1):
+        name, d = groups[g][0], groups[g][1][0]
+        x = checker.table.X[:, d]
+        alone = replace(checker.table, X=x[:, None], shortest=checker.table.shortest[[d]], columns=(name,))
+        for period, check in seasons.find(alone, [p for _, p in periods(checker.model, d)]):
+            yield Season(name, period * float(s.x_scale[d]), float(np.ptp(x.numpy())) / period, check)
+
+
+def _of_kernels(models: Sequence[FittedGP], groups: Groups, s: Standardiser, config: CheckConfig) -> Iterator[Season]:
+    """Periods of fitted kernels, each along the column that moves its word most."""
+    tried: list[tuple[int, float]] = []
+    for gp in (gp for gp in models if gp.warp.is_identity):
+        for g, word, period in _repeating(gp, groups):
+            d = groups[g][1][0]
+            if len(tried) >= _MOST_TRIED or any(d == e and abs(period / p - 1) < 0.1 for e, p in tried):
+                continue
+            tried.append((d, period))
+            check = _cycles(gp, word, d, period, config)
+            if seasons.is_borne_out(check, gp.X[:, d].numpy(), period):
+                name, span = groups[g][0], float(np.ptp(gp.X[:, d].numpy()))
+                yield Season(name, period * float(s.x_scale[d]), span / period, replace(check, about=name))
+
+
+def periods(gp: FittedGP, column: int) -> Iterator[tuple[Word, float]]:
+    """The periods of a kernel along a column, on the scale of the standardised inputs."""
+    values = gp.fitted_kernel.parameters
+    for word in gp.expression.signal:
+        for j, primitive in enumerate(word.factors):
+            if primitive is Primitive.PERIODIC:
+                yield word, float(np.atleast_1d(values[f"{word}[{j}].period"])[column])
+            elif primitive is Primitive.COSINE:
+                frequency = abs(float(np.atleast_1d(values[f"{word}[{j}].frequency"])[column]))
+                if frequency > 0:
+                    yield word, 1 / frequency
+
+
+def _repeating(gp: FittedGP, groups: Groups) -> Iterator[tuple[int, Word, float]]:
+    """Words with a period along the column of numbers that moves them most, if the table resolves it."""
+    if not any(p in _REPEATS for word in gp.expression for p in word.factors):
+        return
+    moved = moves(Words(gp), gp.X[:_SENSITIVITY_ROWS], groups)
+    for i, word in enumerate(gp.expression.signal):
+        g = int(moved[i].argmax())
+        if len(groups[g][1]) != 1:
+            continue
+        for of, period in periods(gp, groups[g][1][0]):
+            if of == word and seasons.is_resolved(gp.X[:, groups[g][1][0]].numpy(), period):
+                yield g, word, period
+
+
+def moves(words: Words, X: Tensor, groups: Groups) -> Tensor:
+    """(W, G) mean square by which each word changes when one column is exchanged between rows."""
+    other = X[torch.from_numpy(np.random.default_rng(1).permutation(len(X)))]
+    before, change = words.means(X), []
+    for _, place in groups:
+        there = X.clone()
+        there[:, place] = other[:, place]
+        change.append((words.means(there) - before).square().mean(-1))
+    return torch.stack(change, -1)
+
+
+def _cycles(gp: FittedGP, word: Word, column: int, period: float, config: CheckConfig) -> Check | None:
+    """Whether left-out cycles are predicted worse by a kernel that does not repeat."""
+    table = table_of(gp, config.rows)
+    folds = seasons.cycle_folds(table.X[:, column].numpy(), period)
+    try:
+        ours = held_out(table, searched(gp.expression), folds, start_of(gp.fitted_kernel), config)
+        smooth = {neighbour(gp.expression, word), *seasons.SMOOTH}
+        plain = [held_out(table, searched(e), folds, seasons.start_on_all(table, e), config) for e in smooth]
+    except (KittError, RuntimeError, ArithmeticError):
+        return None
+    best = max(plain, key=lambda out: float(out.log_density.mean()))
+    return compared("repeats", "", ours, best, seasons.cycles_of(table.X[:, column].numpy(), period))

@@ -1,0 +1,188 @@
+"""Whether a target comes back along a column: a claim about stretches that were not seen, so stretches are left out.
+
+Rows between two others are predicted well by any smooth kernel; whole cycles are predicted only by one that repeats. A
+period is told if a kernel that repeats predicts left-out cycles clearly better than every kernel that does not, and if it
+is resolved: at least two cycles, and several values of the column in each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeGuard
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kitt.errors import KittError
+from kitt.explain.checks import Folds, LeftOut, compared, held_out
+from kitt.explain.facts import Check
+from kitt.fitting.config import Budget, FitConfig
+from kitt.fitting.fit import Fitter, start_of
+from kitt.fitting.objective import Objective
+from kitt.fitting.starts import Spectrum
+from kitt.fitting.table import Table
+from kitt.language.grammar import Expression, parse
+from kitt.language.kernels import Kernel
+from kitt.table.scaling import FloatArray
+
+SMOOTH = tuple(map(parse, ("RBF", "Matern32")))  # what a repeating kernel must beat
+REPEATING = parse("RBF + RBF*Periodic")  # whatever else there is, and a pattern that may change slowly
+
+
+@dataclass(frozen=True)
+class SeasonConfig:
+    """When a period is looked at and told; chosen on simulated tables, see `kitt bench claims`."""
+
+    min_cycles: float = 2.0
+    few_cycles: float = 4.0  # with fewer, chance makes cycles alike: then more errors, and no period beside another
+    few_errors: float = 3.0
+    values_per_cycle: float = 3.0  # distinct values of the column, at least
+    min_values: int = 12  # of them in all
+    min_step: float = 2.5  # typical steps between neighbouring values in a period, at least
+    folds: int = 5
+    most: int = 3  # periods of one column
+    agreement: float = 0.05  # of the periods fitted with and without the left-out cycles
+    peaks: int = 3  # of the spectrum that are looked at
+    min_peak: float = 8.0  # nats that a peak explains: of noise, one spectrum in several has a higher one
+    fitted: int = 2  # guesses that are fitted, the most likely ones
+
+
+DEFAULT = SeasonConfig()
+
+
+def is_resolved(x: FloatArray, period: float, config: SeasonConfig = DEFAULT) -> bool:
+    """Whether a column shows enough cycles of a period, and each of them with enough values."""
+    values = np.unique(x)
+    if len(values) < config.min_values or not period > 0:
+        return False
+    cycles = (values[-1] - values[0]) / period
+    step = float(np.median(np.diff(values)))
+    dense = len(values) >= config.values_per_cycle * cycles and period >= config.min_step * step
+    return bool(cycles >= config.min_cycles and dense)
+
+
+def cycle_folds(x: FloatArray, period: float, folds: int = DEFAULT.folds) -> Folds:
+    """Whole cycles, or quarters of the column where there are few, each left out in one of the folds."""
+    block = cycles_of(x, period)
+    order = np.random.default_rng(0).permutation(block.max() + 1)
+    return (order[block] % min(folds, block.max() + 1)).astype(np.intp)
+
+
+def cycles_of(x: FloatArray, period: float) -> Folds:
+    """The cycle, or the quarter of the column, that each row is in."""
+    span = float(np.ptp(x))
+    width = min(period, span / 4)
+    return np.minimum(((x - x.min()) / width).astype(np.intp), int(span / width - 1e-9))
+
+
+def find(table: Table, periods: Sequence[float], config: SeasonConfig = DEFAULT) -> list[tuple[float, Check]]:
+    """The periods of a table of one column that are borne out, the most telling first; `periods` are guesses."""
+    found: list[tuple[float, Check]] = []
+    left, x = table, table.X[:, 0].numpy()
+    for _ in range(config.most):
+        guesses = [*([] if found else periods), *_peaks(left, config)]
+        new = [p for p in guesses if is_resolved(x, p, config) and not _is_known(p, found)]
+        best = _best(left, _distinct(new), config)
+        if best is None or _is_known(best[0], found):
+            return found
+        if found and float(np.ptp(x)) / best[0] < config.few_cycles:
+            return found
+        period, check, pattern = best
+        found.append((period, check))
+        left = replace(left, y=left.y - pattern)
+    return found
+
+
+def is_borne_out(check: Check | None, x: FloatArray, period: float, config: SeasonConfig = DEFAULT) -> TypeGuard[Check]:
+    """Whether left-out cycles speak for a period; where they are few, more clearly."""
+    if check is None or not check.is_supported:
+        return False
+    return float(np.ptp(x)) / period >= config.few_cycles or check.gain > config.few_errors * check.error
+
+
+def _is_known(period: float, found: Sequence[tuple[float, Check]]) -> bool:
+    """Whether a period was found before, or is a harmonic of one."""
+    return any(abs(known / (period * round(max(known / period, 1.0))) - 1) < 0.05 for known, _ in found)
+
+
+def _peaks(table: Table, config: SeasonConfig) -> list[float]:
+    """The periods of the highest peaks of the spectrum, each with what the ones before leave."""
+    trend = torch.cat([table.X**k for k in range(4)], 1)
+    rest: Tensor = table.y - trend @ torch.linalg.lstsq(trend, table.y[:, None]).solution[:, 0]
+    peaks: list[float] = []
+    for _ in range(config.peaks):
+        shown = Spectrum(table.X, rest, table.shortest, torch.Generator().manual_seed(0))
+        phase = 2 * np.pi * table.X / float(shown.periods[0])
+        waves = torch.cat([phase.cos(), phase.sin(), torch.ones_like(phase)], 1)
+        after = rest - waves @ torch.linalg.lstsq(waves, rest[:, None]).solution[:, 0]
+        if 0.5 * len(rest) * float((rest.var() / after.var().clamp_min(1e-12)).log()) < config.min_peak:
+            break
+        peaks += [float(shown.periods[0]), shown.season]
+        rest = after
+    return peaks
+
+
+def _distinct(periods: Sequence[float]) -> list[float]:
+    kept: list[float] = []
+    for p in periods:
+        if all(abs(p / q - 1) > 0.05 for q in kept):
+            kept.append(p)
+    return kept
+
+
+def _best(table: Table, periods: Sequence[float], config: SeasonConfig) -> tuple[float, Check, Tensor] | None:
+    """The period with the highest likelihood on all rows, if left-out cycles bear it out; with the pattern that it makes."""
+    fits = []
+    objective = Objective(REPEATING, table, FitConfig())
+    likely = sorted(periods, key=lambda p: -float(objective.scores(start(p, table).unsqueeze(0), Budget())))
+    for p in likely[: config.fitted]:
+        try:
+            gp = Fitter(table, random_state=0, max_iterations=30).fit(REPEATING, start(p, table))
+        except (KittError, RuntimeError, ArithmeticError):
+            continue
+        fitted = float(np.asarray(gp.fitted_kernel.parameters["RBF*Periodic[1].period"])[0])
+        fits.append((gp.log_posterior, fitted, gp))
+    x = table.X[:, 0].numpy()
+    fits = [f for f in fits if is_resolved(x, f[1], config)]
+    if not fits:
+        return None
+    _, period, gp = max(fits, key=lambda f: f[0])
+    folds = cycle_folds(x, period, config.folds)
+    if not is_borne_out(check := _check(table, period, folds), x, period, config):
+        return None
+    word = [str(w) for w in gp.expression].index("RBF*Periodic")
+    return period, check, gp.posterior.component(word, table.X)[0]
+
+
+def _check(table: Table, period: float, folds: Folds) -> Check | None:
+    try:
+        repeating = held_out(table, REPEATING, folds, start(period, table))
+        smooth = [held_out(table, e, folds, start_on_all(table, e)) for e in SMOOTH]
+    except (KittError, RuntimeError, ArithmeticError):
+        return None
+    best: LeftOut = max(smooth, key=lambda out: float(out.log_density.mean()))
+    return compared("repeats", table.columns[0], repeating, best, cycles_of(table.X[:, 0].numpy(), period))
+
+
+def start_on_all(table: Table, expression: Expression) -> Tensor:
+    """Its parameters on all rows: what it may know of the rows left out speaks against a period, not for it."""
+    fitter = Fitter(table, random_state=0, draws=0, coarse_rows=150)
+    return start_of(fitter.fit(expression).fitted_kernel)
+
+
+def start(period: float, table: Table) -> Tensor:
+    """Parameters with a given period: a slow trend, and a pattern that keeps its shape for several cycles."""
+    span = float(table.X.max() - table.X.min())
+    values = {
+        "RBF[0].lengthscale": [max(1.5 * period, span / 4)],
+        "RBF.variance": 0.5,
+        "RBF*Periodic[0].lengthscale": [max(4 * period, span / 2)],
+        "RBF*Periodic[1].period": [period],
+        "RBF*Periodic[1].lengthscale": [0.7],
+        "RBF*Periodic.variance": 0.5,
+        "noise": 0.1,
+    }
+    kernel = Kernel(Expression(REPEATING.words), 1)
+    return kernel.flatten({name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()})

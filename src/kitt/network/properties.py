@@ -1,0 +1,176 @@
+"""What the network believes of a table in words people use: properties, each with the probability of all captions that
+have it together.
+
+A single caption is rarely probable, because several kernels say nearly the same; what they have in common is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from kitt.language.grammar import WORDS, Expression, Primitive, Word
+
+Step = Callable[[Sequence[tuple[int, ...]]], Tensor]  # prompts -> log-probabilities (P, V + 1) of the next word or STOP
+
+_ROUGH = (Primitive.MATERN12, Primitive.MATERN32)
+_REPEATING = (Primitive.PERIODIC, Primitive.COSINE)
+
+
+def _has(word: Word, primitives: Sequence[Primitive]) -> bool:
+    return any(p in primitives for p in word.factors)
+
+
+def _is_linear(word: Word) -> bool:
+    return all(p is Primitive.LINEAR for p in word.factors)
+
+
+def _grows(word: Word) -> bool:
+    """Whether a signal gets stronger along a column: Linear times something else."""
+    return not word.is_noise and Primitive.LINEAR in word.factors and not _is_linear(word)
+
+
+PROPERTIES: dict[str, tuple[str, Callable[[Expression], bool]]] = {
+    "smooth": ("curves without corners", lambda e: bool(e.signal) and not any(_has(w, _ROUGH) for w in e)),
+    "rough": ("ragged, without smooth curves", lambda e: any(_has(w, _ROUGH) for w in e.signal)),
+    "repeats": ("a season or a wave along a column", lambda e: any(_has(w, _REPEATING) for w in e)),
+    "trend": ("a straight or quadratic line along a column", lambda e: any(_is_linear(w) for w in e.signal)),
+    "strength changes": ("the target moves more at one end of a column", lambda e: any(map(_grows, e.signal))),
+    "noise changes": (
+        "the noise is larger at one end of a column",
+        lambda e: any(w.is_noise and Primitive.LINEAR in w.factors for w in e),
+    ),
+    "nothing but noise": ("the columns say nothing about the target", lambda e: not e.signal),
+}
+
+
+@dataclass(frozen=True)
+class PropertiesConfig:
+    """How the sums are computed; chosen on simulated tables (`kitt bench calibration`)."""
+
+    prompts: int = 48  # beginnings of captions that are followed up
+
+
+DEFAULT = PropertiesConfig()
+
+
+@dataclass(frozen=True)
+class Property:
+    """A property of a table, and the network's probability that the table has it."""
+
+    name: str
+    meaning: str
+    probability: float
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.probability:.0%})"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Captions that say nearly the same, the most probable first, with the sum of their probabilities."""
+
+    expressions: tuple[Expression, ...]
+    probability: float
+
+    def __str__(self) -> str:
+        more = f" and {len(self.expressions) - 1} like it" if len(self.expressions) > 1 else ""
+        return f"{self.expressions[0]}{more} ({self.probability:.0%})"
+
+
+_ALIKE = {
+    Primitive.MATERN52: Primitive.RBF,
+    Primitive.MATERN12: Primitive.MATERN32,
+    Primitive.COSINE: Primitive.PERIODIC,
+}
+
+
+def alike(captions: Sequence[tuple[Expression, float]]) -> tuple[Group, ...]:
+    """Captions grouped by what they are up to details: RBF or Matern52, Matern32 or Matern12, Periodic or Cosine."""
+    groups: dict[frozenset[tuple[Primitive, ...]], list[tuple[Expression, float]]] = {}
+    for expression, p in captions:
+        key = frozenset(tuple(sorted(_ALIKE.get(f, f) for f in word.factors)) for word in expression)
+        groups.setdefault(key, []).append((expression, p))
+    made = []
+    for members in groups.values():
+        members.sort(key=lambda pair: -pair[1])
+        made.append(Group(tuple(e for e, _ in members), sum(p for _, p in members)))
+    return tuple(sorted(made, key=lambda group: -group.probability))
+
+
+def has_property(name: str, expression: Expression) -> bool:
+    """Whether a kernel has a property."""
+    return PROPERTIES[name][1](expression)
+
+
+def properties(step: Step, words: int, most: int = DEFAULT.prompts) -> tuple[Property, ...]:
+    """The probability of each property over all captions of up to so many words, not only over the ones that are named.
+
+    The sum is exact over the first word; of the many longer captions, a systematic sample of their beginnings goes on.
+    """
+    kept = [_Prompt((), 1.0)]
+    total = np.zeros(len(_FLAGS))
+    for length in range(1, words + 1):
+        p = step([prompt.words for prompt in kept]).exp().numpy()  # (P, V + 1), the last is STOP
+        joint = p[:, :-1] * np.array([[prompt.weight] for prompt in kept])
+        for prompt, stop in zip(kept, p[:, -1], strict=True):
+            if prompt.words:
+                total += prompt.weight * stop * _properties_of(_flags(prompt.words))
+        if length == words:
+            for prompt, row in zip(kept, joint, strict=True):
+                total += _properties_of(_FLAGS | _flags(prompt.words)[:, None]) @ row
+            break
+        kept = _sampled(kept, joint, most)
+    share = np.clip(total, 0.0, 1.0)
+    return tuple(
+        Property(name, meaning, float(p)) for (name, (meaning, _)), p in zip(PROPERTIES.items(), share, strict=True)
+    )
+
+
+@dataclass(frozen=True)
+class _Prompt:
+    """The beginning of a caption, and the probability of the captions that it stands for."""
+
+    words: tuple[int, ...]
+    weight: float
+
+
+def _sampled(kept: Sequence[_Prompt], joint: NDArray[np.float64], most: int) -> list[_Prompt]:
+    """All beginnings that are one word longer, or a systematic sample of them in proportion to their probability."""
+    count = joint.shape[1]
+    longer = [(prompt.words, i) for prompt in kept for i in range(count)]
+    weights = joint.ravel()
+    if len(longer) <= most + count:
+        return [_Prompt((*words, i), float(w)) for (words, i), w in zip(longer, weights, strict=True) if w > 0]
+    mass = float(weights.sum())
+    ticks = (np.arange(most) + 0.5) / most * mass
+    chosen, hits = np.unique(np.searchsorted(np.cumsum(weights), ticks), return_counts=True)
+    chosen = np.minimum(chosen, len(longer) - 1)
+    return [_Prompt((*longer[c][0], longer[c][1]), mass * int(hit) / most) for c, hit in zip(chosen, hits, strict=True)]
+
+
+_TESTS: tuple[Callable[[Word], bool], ...] = (
+    lambda w: not w.is_noise,
+    lambda w: not w.is_noise and _has(w, _ROUGH),
+    lambda w: _has(w, _REPEATING),
+    lambda w: not w.is_noise and _is_linear(w),
+    _grows,
+    lambda w: w.is_noise and Primitive.LINEAR in w.factors,
+    lambda w: w.is_noise,
+)
+_FLAGS = np.array([[test(word) for word in WORDS] for test in _TESTS])  # (7, V)
+
+
+def _flags(words: Sequence[int]) -> NDArray[np.bool_]:
+    """(7,) whether any of some words has each flag."""
+    return np.asarray(_FLAGS[:, list(words)].sum(1) > 0)
+
+
+def _properties_of(flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Of captions whose words have these flags (7, ...): in the order of PROPERTIES."""
+    signal, rough, repeats, trend, grows, changing, _ = flags
+    return np.stack([signal & ~rough, rough, repeats, trend, grows, changing, ~signal])

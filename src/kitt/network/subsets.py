@@ -1,0 +1,74 @@
+"""Which rows of a large table the network reads: a few random subsets, the same whatever the order, units or signs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from kitt.table.scaling import FloatArray, centre_and_scale
+
+
+@dataclass(frozen=True)
+class SubsetsConfig:
+    """How much of a table the network reads."""
+
+    subsets: int = 2  # random subsets of a large table; their log-probabilities are averaged: `kitt bench latency`
+    work: float = 0.7e6  # about what one subset may cost, N² (D + 6): a tenth of a second (`kitt bench latency`)
+    min_points: int = 64
+    max_points: int = 384  # `kitt bench latency`
+
+
+CONFIG = SubsetsConfig()
+
+
+def points_cap(d: int) -> int:
+    """The number of rows that the network reads in one pass, such that the cost does not depend on the number of columns."""
+    return int(min(CONFIG.max_points, max(CONFIG.min_points, math.sqrt(CONFIG.work / (d + 6)))))
+
+
+def subsets(X: FloatArray, y: FloatArray, random_state: int) -> list[NDArray[np.intp]] | None:
+    """Indices of a few random subsets of a large table, or None for a small one.
+
+    Rows are drawn by a hash of their standardised values, so that the answer depends neither on the order of rows or columns
+    nor on the units or the sign of any of them. Copies of a row have hashes of their own.
+    """
+    cap = points_cap(X.shape[1])
+    if len(X) <= cap:
+        return None
+    key = _row_keys(y[:, None], 1) + _row_keys(X, 2)
+    ordered, order = key.sort()
+    position = torch.arange(len(key))
+    is_new = torch.cat([torch.ones(1, dtype=torch.bool), ordered[1:] != ordered[:-1]])
+    copy = torch.empty_like(key)  # how many rows of the same values come before a row
+    copy[order] = position - torch.where(is_new, position, 0).cummax(0).values
+    hashes = (_mixed(key + copy * _ODD, 3 + i + _SUBSET_SEEDS * random_state) for i in range(CONFIG.subsets))
+    return [hashed.topk(cap, largest=False).indices.numpy() for hashed in hashes]
+
+
+def _row_keys(values: FloatArray, seed: int) -> Tensor:
+    """The sum over the columns of a hash of each value's distance from the mean, in millionths of standard deviations."""
+    mean, scale = centre_and_scale(values) if len(values) <= _CAREFUL_ROWS else (values.mean(0), values.std(0))
+    scale, keys = np.where(scale > 0, scale, 1.0), []
+    for start in range(0, len(values), _CHUNK_ROWS):  # that stay in the cache
+        z = torch.tensor(values[start : start + _CHUNK_ROWS] / scale - mean / scale).abs_().mul_(1e6)
+        keys.append(_mixed(z.nan_to_num_(0.0).clamp_(max=1e18).round_().long(), seed).sum(1))
+    return torch.cat(keys)
+
+
+_ODD = -0x61C8864680B583EB  # 2^64 over the golden ratio, as a signed integer
+_SUBSET_SEEDS = 1000  # seeds of one random state
+_CAREFUL_ROWS = 100_000  # above, numbers beside the largest floats are not looked after
+_CHUNK_ROWS = 2**14
+
+
+def _mixed(values: Tensor, seed: int) -> Tensor:
+    """A hash of integers (the finaliser of SplitMix64, Steele et al., 2014); products wrap around."""
+    z = values + (((seed + 1) * _ODD + 2**63) % 2**64 - 2**63)
+    for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):
+        z = (z ^ (z >> shift)).mul_(factor)
+    return z.bitwise_xor_(z >> 31)

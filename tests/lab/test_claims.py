@@ -1,0 +1,47 @@
+"""The tables of `kitt bench claims` are what they are called, and claims about them are counted as they should be."""
+
+import numpy as np
+import pytest
+
+from kitt.explain.seasons import is_resolved
+from kitt.lab.bench import claims
+
+
+@pytest.mark.parametrize("table", range(12))
+def test_periods_are_resolved_and_real(table: int) -> None:
+    X, y, period = claims._periodic(np.random.default_rng(table), table)
+    assert is_resolved(X[:, 0], period)
+    assert 50 <= len(y) <= 500
+    assert np.isfinite(y).all()
+
+
+@pytest.mark.parametrize("table", range(10))
+def test_noise_has_nothing_to_do_with_the_columns(table: int) -> None:
+    X, y, period = claims._noise(np.random.default_rng(table), table)
+    assert period is None
+    assert np.abs(np.corrcoef(X.T, y)[-1, :-1]).max() < 4.5 / np.sqrt(len(y))
+    assert len(np.unique(y)) == 2 or claims.TARGETS[table % 5] != "binary"
+
+
+def test_claims_are_counted() -> None:
+    def line(kind: str, explained: float, periods: list[float], true: float | None) -> dict:
+        result = {"explained": explained, "periods": periods, "true": true}
+        return {"key": {"kind": kind}, "status": "ok", "result": result}
+
+    lines = [
+        line("noise", 0.0, [], None),
+        line("noise", 0.4, [3.0], None),
+        line("periodic", 0.9, [12.3], 12.0),
+        line("periodic", 0.9, [12.0, 5.0], 12.0),
+        line("periodic", 0.9, [], 12.0),
+        {"key": {"kind": "smooth"}, "status": "failed"},
+    ]
+    noise, periodic = claims.summary(lines)
+    assert (noise["count"], noise["explain more than 10%"], noise["tell another period"]) == (2, 1, 1)
+    assert (periodic["tell the true period"], periodic["tell another period"]) == (2, 1)
+
+
+def test_a_table_is_explained() -> None:
+    found = claims.claim("noise", 5)
+    assert (found["explained"], found["periods"]) == (0.0, [])
+    assert "the best guess is the mean" in found["text"]
