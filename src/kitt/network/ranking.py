@@ -22,7 +22,7 @@ class RankingConfig:
 
     own_loss_weight: float = 0.2  # of a further caption's own expected loss, beside what it adds to those chosen before
     trust: float = 0.5  # in the network: a caption of probability p loses what was learned, times 1 − trust p
-    close_loss: float = 0.003  # nats per row within which losses are alike, and the most probable caption comes first
+    close_loss: float = 0.01  # nats per row within which losses are alike, and the most probable caption comes first
 
 
 DEFAULT = RankingConfig()
