@@ -39,8 +39,8 @@ def smooth(rng: np.random.Generator, n: int) -> Rows:
 
 
 def series(rng: np.random.Generator, n: int) -> Rows:
-    """Trend and season."""
-    x = np.arange(n, dtype=np.float64)
+    """Trend and season, with gaps to be filled; `tests/forecast` goes on beyond the end."""
+    x = rng.permutation(n).astype(np.float64)
     season = np.sin(2 * np.pi * x / 12) + 0.5 * np.cos(4 * np.pi * x / 12)
     return x[:, None], 0.02 * x + season + 0.2 * rng.normal(size=n)
 
@@ -62,7 +62,7 @@ def measured(make: Callable[..., Rows], new: int) -> tuple[float, float, float]:
 
 @pytest.mark.parametrize(
     ("make", "new", "gain"),
-    [(skewed, 600, 0.6), (growing, 600, 0.3), (heavy, 600, 0.12), (series, 48, 1.3), (smooth, 600, -0.03)],
+    [(skewed, 600, 0.6), (growing, 600, 0.3), (heavy, 600, 0.12), (series, 48, 0.2), (smooth, 600, -0.03)],
 )
 def test_the_default_model_is_better_than_a_plain_kernel_and_honest(make: Callable, new: int, gain: float) -> None:
     ours, theirs, inside = measured(make, new)

@@ -82,7 +82,8 @@ def checked(
         out = checker.whole
         explained, is_signal = signal(out.target, out.mean, np.zeros(len(out.target)))
     else:
-        explained, is_signal = signal(evidence.observed, evidence.mean, np.full(len(evidence.mean), s.y_mean))
+        observed, mean = s.transform_y(evidence.observed), s.transform_y(evidence.mean)
+        explained, is_signal = signal(observed, mean, np.zeros(len(mean)))
     if is_signal.is_supported and _can_leak(model):
         cold, is_cold = _searched_anew(checker, config)
         if not is_cold.is_supported or (cold < explained and model.rows <= config.rows):

@@ -149,8 +149,8 @@ def shape(line: Curve, x: FloatArray, config: ColumnsConfig = DEFAULT) -> Shape:
         return Shape("none", None, rise, error)
     kind = "rises" if low < high else "falls"
     end = high if low < high else low
-    moving = np.abs(mean - mean[end]) > config.flat * rise
-    first_flat = int(np.flatnonzero(moving).max()) + 1
+    moving = np.flatnonzero(np.abs(mean - mean[end]) > config.flat * rise)
+    first_flat = int(moving.max(initial=0)) + 1
     if first_flat < len(mean) and float((x >= line.x[first_flat]).mean()) >= config.least_flat:
         return Shape(kind, float(line.x[first_flat]), rise, error)
     return Shape(kind, None, rise, error)

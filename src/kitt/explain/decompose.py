@@ -80,7 +80,9 @@ def _explain(mixture: Mixture, table: Dataset | None, evidence: Evidence | None,
         parts, (columns, interactions), noise = _decompose(model, words, X, groups, s)
     claims = checked(model, others, parts, groups, s, evidence) if check else Claims()
     weights = [float(mixture.weights[k]) for k in order]
-    y = model.warp.inverse(model.y.numpy()) * s.y_scale + s.y_mean
+    u = model.warp.inverse(model.y.numpy())
+    with np.errstate(over="ignore", under="ignore"):
+        level = float(s.inverse_mean(u.mean())), float(u.std() * s.y_scale)
     return Explanation(
         target=model.fitted_kernel.target,
         expression=model.expression,
@@ -95,7 +97,7 @@ def _explain(mixture: Mixture, table: Dataset | None, evidence: Evidence | None,
         caveats=_caveats(model),
         transformed=sum(w for m, w in zip((model, *others), weights, strict=True) if not m.warp.is_identity),
         offset=s.y_mean + float(words.means(X).sum(0).mean()) * s.y_scale if parts else s.y_mean,
-        level=(float(y.mean()), float(y.std())),
+        level=level,
         interactions=interactions,
         explained=claims.explained,
         seasons=claims.seasons,

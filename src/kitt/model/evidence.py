@@ -35,6 +35,7 @@ from kitt.table.scaling import FloatArray
 Progress = Callable[[str, float], None]
 PLAIN = PLAIN_KERNELS[0]  # what the gain is over
 _LOG_2PI = math.log(2 * math.pi)
+_LEAST_VARIANCE = 1e-6  # of a target that is constant but for the rows of one fold
 
 
 @dataclass(frozen=True)
@@ -98,13 +99,20 @@ class Evidence:
 
     @property
     def rmse(self) -> float:
-        return float(np.sqrt(np.mean((self.observed - self.mean) ** 2)))
+        """Root mean squared error, in units of the target."""
+        unit = self._unit
+        return unit * float(np.sqrt(np.mean((self.observed / unit - self.mean / unit) ** 2)))
 
     @property
     def r2(self) -> float:
         """Share of the variance of left-out rows that their predictions explain; negative if the mean is better."""
-        spread = float(self.observed.var())
-        return 1 - self.rmse**2 / spread if spread > 0 else 0.0
+        spread = float((self.observed / self._unit).std())
+        return 1 - (self.rmse / self._unit / spread) ** 2 if spread > 0 else 0.0
+
+    @property
+    def _unit(self) -> float:
+        """In which no square overflows or vanishes."""
+        return float(max(np.abs(self.observed).max(), np.abs(self.mean).max())) or 1.0
 
     def coverage(self, level: float = 0.9) -> float:
         """Share of left-out rows inside their central interval of this probability."""
@@ -203,7 +211,7 @@ def _judge(
         plain = refitted(mixture.models[known], rows, prior_of(True), c)
     else:
         plain = Fitter(rows, prior=prior_of(True), random_state=c.seed).fit(PLAIN)
-    centre, spread = float(rows.y.mean()), float(rows.y.var(correction=0))
+    centre, spread = float(rows.y.mean()), max(float(rows.y.var(correction=0)), _LEAST_VARIANCE)
     offset = 0.0 if s is None else s.log_density_offset
     return {
         "rows": test,
