@@ -40,8 +40,8 @@ _OFF_SLOPE, _OFF_LENGTHSCALE, _OFF_PERIOD = -16.0, 9.0, 5.0  # raw values at whi
 class CandidateConfig:
     """Priors on the standardised scale, as (mean, standard deviation) of a logarithm.
 
-    Chosen on the first 80 % of the 24 series of `kitt bench atlas --kind series`, of which the last fifth was forecast; and
-    on simulated series (`kitt.lab.series`). The values that the benchmark forecasts were not looked at.
+    Set by hand, looked at on the first 80 % of the 24 series of `kitt bench atlas --kind series`, of which the last fifth
+    was forecast, and on other series; simulated series (`kitt.lab.series`) were a check.
     """
 
     walk_lengthscale: float = 50.0  # of a random walk; a whole series is 3.5 long

@@ -21,7 +21,7 @@ from kitt.table.scaling import FloatArray
 
 @dataclass(frozen=True)
 class ChangeConfig:
-    """Chosen on simulated series (`kitt.lab.series`)."""
+    """Set by hand; simulated series (`kitt.lab.series`) were a check."""
 
     gain: float = 8.0  # nats by which a change must improve a line with seasons, after the price of two parameters
     margin: int = 5  # values before the first and after the last place

@@ -26,7 +26,7 @@ from kitt.table.scaling import FloatArray
 
 @dataclass(frozen=True)
 class SeasonConfig:
-    """Chosen on simulated series (`kitt.lab.series`) and on the first 64 % of the series of `kitt bench atlas`."""
+    """Set by hand, looked at on the first 64 % of the series of `kitt bench atlas`; simulated series were a check."""
 
     most: int = 3  # periods at once
     calendar_bonus: float = 4.0  # nats for a period of the calendar
