@@ -17,6 +17,7 @@ from kitt.cli.display import bar, console, print_properties
 from kitt.errors import MissingExtraError
 
 if TYPE_CHECKING:
+    from kitt.forecast import Forecast
     from kitt.model.suggestion import Suggestion
 
 FROM, UNTIL = 1970.0, 1996.0  # the years of CO2 that are fitted; the later ones are forecast
@@ -26,20 +27,18 @@ app = typer.Typer()
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Directory for the reports, the models and the picture.")] = Path(),
-    deadline: Annotated[float, typer.Option(help="Seconds for the fits of each table.", min=0.1)] = 10.0,
+    deadline: Annotated[float, typer.Option(help="Seconds for the fits of the table.", min=0.1)] = 10.0,
 ) -> None:
     """The whole job on two real tables: a series with trend and season, and spending that varies with income."""
-    co2, forecast = _co2(deadline)
-    picture = _picture(co2, forecast, out)
+    picture = _picture(_co2(), out / "demo.png")
     engel = _engel(deadline)
-    for name, suggestion in (("co2", co2), ("engel", engel)):
-        suggestion.save(out / f"demo-{name}.json")
-        _report(suggestion, out / f"demo-{name}.html", name)
-    shown = f"picture in {picture}, reports" if picture else "models"
-    console.print(f"\n{shown} in {out / 'demo-co2'}.* and {out / 'demo-engel'}.*; what to do next:", highlight=False)
+    engel.save(out / "demo-engel.json")
+    _report(engel, out / "demo-engel.html", "engel")
+    shown = f"picture of the forecast in {picture}, report" if picture else "model"
+    console.print(f"\n{shown} of the households in {out / 'demo-engel'}.*; what to do next:", highlight=False)
     for line in (
+        "kitt forecast your.csv --target sales --horizon 12    the same for a series of yours",
         "kitt report your.csv --target price -o report.html    the same for a table of yours",
-        f"kitt explain {out / 'demo-engel.json'}                       what was found, and what was checked",
         f"kitt export {out / 'demo-engel.json'} --to gpytorch          the kernel in the library that you use",
     ):
         console.print(f"  {line}", highlight=False, soft_wrap=True)
@@ -63,41 +62,33 @@ def _read(name: str) -> Any:
         return pd.read_csv(file)
 
 
-def _co2(deadline: float) -> tuple[Suggestion, dict[str, Any]]:
+def _co2() -> Forecast:
     """Twenty-six years of CO2, and the six years that follow as they were forecast and as they came."""
     import numpy as np
+    import pandas as pd
 
     import kitt
 
     frame = _read("co2")
     seen, later = frame[(frame.year >= FROM) & (frame.year < UNTIL)], frame[frame.year >= UNTIL]
     console.print(f"[bold]Carbon dioxide at Mauna Loa[/]: {len(seen)} months to the end of 1995", highlight=False)
-    suggestion = _fitted("co2", seen, deadline)
-    console.print(f"{kitt.explain(suggestion).text}", markup=False, highlight=False)
-    model = suggestion.fitted
-    mean, low, high = *model.predict(later)[:1], *model.quantiles(later, [0.05, 0.95]).T
-    y = later.co2.to_numpy()
-    plain = _plain(suggestion, later)
-    error, inside = float(np.sqrt(np.mean((mean - y) ** 2))), float(np.mean((y > low) & (y < high)))
+    with bar() as progress:
+        months = pd.date_range(f"{FROM:.0f}-01-01", periods=len(seen), freq="MS")
+        forecast = kitt.forecast(seen.co2.set_axis(months), horizon=len(later), progress=progress)
+    console.print(forecast.explain(), markup=False, highlight=False)
+    y, (low, high) = later.co2.to_numpy(), forecast.interval(0.9)
+    plain = kitt.fit("RBF", kitt.Dataset.from_frame(seen), prior="botorch", random_state=0)
+    error, other = (
+        float(np.sqrt(np.mean((mean - y) ** 2)))
+        for mean in (forecast.median, plain.predict(later[["year"]].to_numpy())[0])
+    )
+    inside = float(np.mean((y > low) & (y < high)))
     text = (
-        f"The {len(later)} months that followed were forecast with a typical error of {error:.1f} ppm{plain}, and 90 % "
-        f"intervals hold {inside:.0%} of them."
+        f"The {len(later)} months that followed were forecast with a typical error of {error:.1f} ppm (by a plain RBF "
+        f"kernel: {other:.1f}), and 90 % intervals hold {inside:.0%} of them."
     )
     console.print(f"{text}\n", markup=False, highlight=False)
-    return suggestion, {"x": later.year.to_numpy(), "y": y}
-
-
-def _plain(suggestion: Suggestion, later: Any) -> str:
-    """The error of a plain RBF kernel on the later rows, unless the deadline left no time for it."""
-    import numpy as np
-
-    model = suggestion.fitted
-    k = next((k for k, plain in enumerate(model.is_plain) if plain), None)
-    if k is None:
-        return ""
-    mean = model.mixture.models[k].predict(model.encoding.encode(later)[0])[0]
-    error = np.sqrt(np.mean((mean - later[suggestion.dataset.target].to_numpy()) ** 2))
-    return f" (a plain RBF kernel: {error:.1f})"
+    return forecast
 
 
 def _engel(deadline: float) -> Suggestion:
@@ -118,14 +109,15 @@ def _engel(deadline: float) -> Suggestion:
     return suggestion
 
 
-def _picture(suggestion: Suggestion, later: dict[str, Any], out: Path) -> Path | None:
-    import kitt
+def _picture(forecast: Forecast, path: Path) -> Path | None:
+    from kitt.forecast.picture import save_picture
 
+    later = _read("co2")
     try:
-        kitt.report.write_picture(suggestion, out / "demo.png", until=float(later["x"].max()), later=later)
+        save_picture(forecast, path, later=later[later.year >= UNTIL].co2.to_numpy())
     except MissingExtraError:
         return None
-    return out / "demo.png"
+    return path
 
 
 def _report(suggestion: Suggestion, path: Path, title: str) -> None:

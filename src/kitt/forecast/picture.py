@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kitt.errors import InvalidInputError, MissingExtraError
+from kitt.table.scaling import FloatArray
 
 if TYPE_CHECKING:
     from kitt.forecast.result import Forecast
@@ -17,8 +18,8 @@ _LEAST = 60
 _BLUE, _RED = "#0072b2", "#d55e00"
 
 
-def save_picture(forecast: Forecast, path: str | os.PathLike[str]) -> None:
-    """Write a picture with the end of the series, the median, and intervals of 50 and 90 %."""
+def save_picture(forecast: Forecast, path: str | os.PathLike[str], later: FloatArray | None = None) -> None:
+    """Write a picture with the end of the series, the median, intervals of 50 and 90 %, and what came `later`, if known."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -26,14 +27,14 @@ def save_picture(forecast: Forecast, path: str | os.PathLike[str]) -> None:
         raise MissingExtraError("matplotlib", "report", "a picture of a forecast") from error
     figure = Figure(figsize=(9, 4), layout="constrained")
     FigureCanvasAgg(figure)
-    draw(figure.add_subplot(), forecast)
+    draw(figure.add_subplot(), forecast, later)
     try:
         figure.savefig(path, dpi=130)
     except (OSError, ValueError) as error:
         raise InvalidInputError(f"cannot write a picture to {path}: {error}") from error
 
 
-def draw(axes: Any, forecast: Forecast) -> None:
+def draw(axes: Any, forecast: Forecast, later: FloatArray | None = None) -> None:
     """Draw on the axes of matplotlib."""
     shown = max(_LEAST, _PAST * forecast.horizon)
     index, values = forecast.series.index[-shown:], forecast.series.values[-shown:]
@@ -44,6 +45,8 @@ def draw(axes: Any, forecast: Forecast) -> None:
             forecast.index, low, high, color=_BLUE, alpha=alpha, linewidth=0, label=f"{level:.0%} interval"
         )
     axes.plot(forecast.index, forecast.median, color=_BLUE, linewidth=1.6, label="median")
+    if later is not None:
+        axes.plot(forecast.index[: len(later)], later, ".", color="black", markersize=3, label="as it came")
     for change in forecast.active_changes:
         axes.axvline(forecast.series.labels(np.array([change.time]))[0], color=_RED, linewidth=0.8, linestyle=":")
     axes.legend(frameon=False, fontsize=8, loc="upper left")

@@ -36,7 +36,9 @@ class SeasonConfig:
     waves: tuple[int, ...] = (1, 2, 3, 4, 6)  # that are tried: the fundamental one and its multiples
     longest: int = 400  # steps, of periods that are not of the calendar
     spectrum_values: int = 600  # at most, for which periods of any length are tried
-    cycles: float = 3.0  # that a period must have been seen
+    cycles: float = 3.0  # that a period of a small whole number of steps must have been seen
+    small_steps: int = 31  # such numbers; of larger ones nobody can tell whether they are whole
+    other_cycles: float = 5.0  # that any other must: a level that wanders shows three or four cycles of something
     calendar_cycles: float = 1.9
 
 
@@ -145,11 +147,12 @@ def _periods(series: Series, config: SeasonConfig) -> Iterator[tuple[float, str,
     named = {p: name for name, p in series.calendar.items() if p <= span / config.calendar_cycles}
     for period, name in named.items():
         yield period, name, config.calendar_bonus
-    for steps in range(2, int(min(span / step / config.cycles, config.longest)) + 1):
-        if not any(abs(steps * step - p) < 0.3 * step for p in named):
+    for steps in range(2, config.longest + 1):
+        needed = config.cycles if steps <= config.small_steps else config.other_cycles
+        if steps * step * needed <= span and not any(abs(steps * step - p) < 0.3 * step for p in named):
             yield steps * step, "", config.whole_bonus
     if n <= config.spectrum_values:
-        for cycles in np.arange(config.cycles, min(span / step / 3.5, 300), 0.25):
+        for cycles in np.arange(config.other_cycles, min(span / step / 3.5, 300), 0.25):
             yield span / float(cycles), "", 0.0
 
 
