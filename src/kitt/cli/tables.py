@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from kitt.cli.display import bar, console, errors, notes, print_captions, print_explanation, print_fits, write
 from kitt.errors import InvalidInputError, KittError
+
+if TYPE_CHECKING:
+    from kitt.model.fits import Progress
+    from kitt.model.suggestion import Suggestion
+    from kitt.table.dataset import Dataset
 
 TABLES = (".csv", ".tsv", ".txt", ".dat", ".data", ".parquet", ".gz")  # what is read of a directory
 
@@ -29,7 +36,11 @@ ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="File written b
 Seed = Annotated[int, typer.Option(help="Of everything random.")]
 Weights = Annotated[str, typer.Option(help="stacking, bic, lml, network or uniform.")]
 Effort = Annotated[str, typer.Option(help="How much is fitted: quick, normal or thorough.")]
-Deadline = Annotated[float | None, typer.Option(help="Seconds for all fits together; without it, as long as it takes.")]
+Deadline = Annotated[float | None, typer.Option(help="Seconds for everything; without it, as long as it takes.")]
+
+
+_LEAST_SECONDS = 0.1  # for fits, however long a table took to read
+_CHECKS = 3.0  # times the seconds of the fits, that checks on left-out rows take at most
 
 
 def examples(*lines: str) -> str:
@@ -126,6 +137,31 @@ def _record(
 # --- fit -----------------------------------------------------------------------------------------------------------------
 
 
+def _read(table: str, target: str | None, drop_missing: bool, exclude: list[str] | None) -> Dataset:
+    from kitt.table.dataset import Dataset
+
+    return Dataset.read(table, target, drop_missing, exclude or ())
+
+
+def _fitted(
+    read: Callable[[], Dataset], out: Path, options: dict[str, Any], deadline: float | None, progress: Progress
+) -> tuple[Suggestion, bool]:
+    """What was fitted, and whether the deadline, which counts from here, leaves time for checks on left-out rows."""
+    from kitt.model.options import Options
+    from kitt.suggest import suggest_dataset
+
+    began = time.monotonic()
+    Options.of(**options, deadline=deadline)  # what is wrong is told before anything is read
+    if not out.parent.is_dir():
+        raise InvalidInputError(f"cannot write {out}: there is no directory {out.parent}")
+    dataset = read()
+    started = time.monotonic()
+    left = None if deadline is None else max(deadline - (started - began), _LEAST_SECONDS)
+    suggestion = suggest_dataset(dataset, Options.of(**options, deadline=left), progress=progress)
+    ended = time.monotonic()
+    return suggestion, deadline is None or began + deadline - ended > _CHECKS * (ended - started)
+
+
 @app.command(
     epilog=examples(
         "kitt fit data.csv --target price -o model.json",
@@ -151,21 +187,15 @@ def fit(
 ) -> None:
     """Name the kernels of a table, fit them, average them, and keep the model in a file."""
     import kitt
-    from kitt.model.options import Options
-    from kitt.suggest import suggest_dataset
-    from kitt.table.dataset import Dataset
 
-    options = Options.of(
-        k=k, weights=weights, effort=effort, deadline=deadline, model=model, ranking=ranking, random_state=seed
-    )
-    if not out.parent.is_dir():
-        raise InvalidInputError(f"cannot write {out}: there is no directory {out.parent}")
-    dataset = Dataset.read(table, target, drop_missing, exclude or ())
+    options = {"k": k, "weights": weights, "effort": effort, "model": model, "ranking": ranking, "random_state": seed}
     with bar() as progress:
-        suggestion = suggest_dataset(dataset, options, progress=progress)
-        suggestion.fitted.evidence(progress)
-        progress("checking what may be said", 1.0)
-        explanation = kitt.explain(suggestion)
+        read = partial(_read, table, target, drop_missing, exclude)
+        suggestion, has_time = _fitted(read, out, options, deadline, progress)
+        if has_time:
+            suggestion.fitted.evidence(progress)
+            progress("checking what may be said", 1.0)
+        explanation = kitt.explain(suggestion, check=has_time)
     suggestion.save(out, rows)
     if as_json:
         record = {"table": table, "model": str(out), **suggestion.to_dict(), "explanation": explanation.to_dict()}
@@ -198,18 +228,11 @@ def report(
 ) -> None:
     """Fit as `kitt fit` does, and show what was found in one HTML page that needs nothing else."""
     import kitt
-    from kitt.model.options import Options
-    from kitt.suggest import suggest_dataset
-    from kitt.table.dataset import Dataset
 
-    options = Options.of(
-        k=k, weights=weights, effort=effort, deadline=deadline, model=model, ranking=ranking, random_state=seed
-    )
-    if not out.parent.is_dir():
-        raise InvalidInputError(f"cannot write {out}: there is no directory {out.parent}")
-    dataset = Dataset.read(table, target, drop_missing, exclude or ())
+    options = {"k": k, "weights": weights, "effort": effort, "model": model, "ranking": ranking, "random_state": seed}
     with bar() as progress:
-        suggestion = suggest_dataset(dataset, options, progress=progress)
+        read = partial(_read, table, target, drop_missing, exclude)
+        suggestion, _ = _fitted(read, out, options, deadline, progress)
     kitt.write_report(suggestion, out, None if table == "-" else Path(table).name)
     console.print(f"report in {out}", markup=False, highlight=False, soft_wrap=True)
 
