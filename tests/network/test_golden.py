@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -56,3 +58,45 @@ def test_noise_is_called_noise():
         among.append(any("White" in str(c.expression) for c in caption(X, y).ranked))
     assert np.mean(first) > 0.9
     assert np.mean(among) > 0.9
+
+
+SHARED = Path(os.environ.get("KITT_DATA_DIR", "../shared/data"))
+
+
+@pytest.mark.parametrize(
+    ("table", "part"),
+    [
+        ("uci/kin8nm.csv", "Cosine"),
+        ("atlas/series/datasets.ldeaths.csv", "Periodic"),
+        ("atlas/series/datasets.fdeaths.csv", "Periodic"),
+    ],
+)
+def test_what_is_known_of_real_tables_is_named(table: str, part: str) -> None:
+    """Waves of the joints of an arm, and a season of twelve months in sixty."""
+    if not (SHARED / table).exists():
+        pytest.skip(f"{SHARED / table} is not there: the table is not part of this repository")
+    values = np.genfromtxt(SHARED / table, delimiter=",", skip_header=1)
+    assert any(part in str(c.expression) for c in caption(values[:, :-1], values[:, -1]))
+
+
+def test_two_seasons_and_a_trend_are_seen() -> None:
+    rng = np.random.default_rng(0)
+    hours = np.arange(24 * 14.0)
+    daily, weekly = np.sin(2 * np.pi * hours / 24), np.sin(2 * np.pi * hours / 168)
+    said = caption(hours[:, None], daily + weekly + 0.1 * rng.standard_normal(len(hours)))
+    assert "Periodic" in str(said.best.expression)
+    x = np.linspace(0, 10, 100)
+    said = caption(x[:, None], np.sin(3 * x) + x + 0.1 * rng.standard_normal(100))
+    assert "Periodic" in str(said.best.expression)
+    assert any("Linear" in str(c.expression) for c in said)
+
+
+def test_a_target_that_has_nothing_to_do_with_the_columns_is_no_wave() -> None:
+    """Of two values, or uniform: White is among the captions of nearly all tables."""
+    white = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(200, 3))
+        y = rng.uniform(size=200) if seed % 2 else rng.integers(0, 2, 200).astype(float)
+        white.append(any("White" in str(c.expression) for c in caption(X, y)))
+    assert np.mean(white) > 0.8
