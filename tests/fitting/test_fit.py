@@ -1,7 +1,6 @@
 """Fitting: what made the data is found again, the optimum is one, odd tables do no harm, large ones are sparse."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,17 +9,14 @@ from scipy.integrate import trapezoid
 
 from kitt.errors import InvalidInputError
 from kitt.fitting.ascent import ascend
-from kitt.fitting.config import Budget, FitConfig
 from kitt.fitting.fit import Fitter, fit, fit_all
-from kitt.fitting.objective import Objective
-from kitt.fitting.optimise import CoarseSolutions, mirrored
 from kitt.fitting.starts import FlatPrior, Spectrum
 from kitt.fitting.table import Table
 from kitt.gp.exact import Likelihood, Posterior, leave_one_out
 from kitt.gp.sparse import SparsePosterior, choose_inducing
 from kitt.language.grammar import WORDS, Expression, parse
 from kitt.language.kernels import Kernel
-from kitt.language.priors import Parameter, preset
+from kitt.language.priors import preset
 from kitt.table.dataset import Dataset
 
 
@@ -353,22 +349,6 @@ def test_no_period_is_invented_between_few_levels():
         np.array(model.fitted_kernel.parameters["Periodic[0].period"]) * model.fitted_kernel.standardiser.x_scale
     )
     assert period > 2 * 364 / 8 * 0.999
-
-
-def test_the_better_sign_of_a_shift_is_taken():
-    dataset, *_ = drawn("Linear*RBF", n=60)
-    table, config = Table.of(dataset), FitConfig()
-    coarse_fits, budget = CoarseSolutions(table, config, 0), Budget()
-    best = coarse_fits.solutions(parse("Linear*RBF").words, budget)[0]
-    objective = Objective(parse("Linear*RBF"), table, config)
-    assert mirrored(objective, best, 0.1, budget) is None
-    wrong = replace(best, theta=best.theta.clone())
-    shift = next(s for s in objective.kernel.slots if s.parameter is Parameter.SHIFT)
-    wrong.theta[shift.slice] *= -1
-    wrong = replace(wrong, value=float(objective.scores(wrong.theta.unsqueeze(0), budget)))
-    other = mirrored(objective, wrong, 0.0, budget)
-    assert other is not None
-    assert objective.scores(other.unsqueeze(0), budget) > wrong.value
 
 
 def test_variances_of_huge_targets_are_finite():

@@ -58,7 +58,6 @@ class FitConfig:
     trial_iterations: int = 12  # of each trial; unrecorded
     coarse_iterations: int = 30  # of the best trial, its first ones included; unrecorded
     patience: int = 3  # iterations that must together gain more than the tolerance, on any rows; unrecorded
-    sign_changes: int = 0  # times that shifts change their sign and the optimisation goes on; unrecorded
     search_share: float = 0.5  # of the deadline, which the search may take; unrecorded
     comparison_share: float = 0.1  # of the deadline, for comparing a kernel that is perhaps not fitted; unrecorded
     guesses: StartsConfig = field(default_factory=StartsConfig)
@@ -75,14 +74,12 @@ class FitConfig:
         ):
             if value not in allowed:
                 raise InvalidInputError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
-        free = ("objective", "prior", "method", "draws", "deadline", "sign_changes", "batch_steps", "guesses")
+        free = ("objective", "prior", "method", "draws", "deadline", "batch_steps", "guesses")
         for name in (f.name for f in fields(self) if f.name not in free):
             if not getattr(self, name) > 0:
                 raise InvalidInputError(f"{name} must be positive, got {getattr(self, name)}")
-        if min(self.draws, self.sign_changes) < 0 or (self.deadline is not None and not self.deadline > 0):
-            raise InvalidInputError(
-                "draws and sign_changes must not be negative, and a deadline must be a positive number of seconds"
-            )
+        if self.draws < 0 or (self.deadline is not None and not self.deadline > 0):
+            raise InvalidInputError("draws must not be negative, and a deadline must be a positive number of seconds")
 
     @classmethod
     def of(cls, config: FitConfig | None, options: dict[str, Any]) -> FitConfig:

@@ -26,7 +26,6 @@ from kitt.fitting.table import Table
 from kitt.gp.exact import LeaveOneOut, Posterior, leave_one_out
 from kitt.language.grammar import Expression, Word, parse
 from kitt.language.kernels import Kernel
-from kitt.language.priors import Parameter
 from kitt.threads import threads_for
 
 _LINE_SEARCH_FAILED = 2  # scipy's status: once more from the best point
@@ -106,21 +105,6 @@ def maximise(
     return replace(ascent.best, converged=result.nit < iterations)
 
 
-def mirrored(objective: Objective, best: Solution, gain: float, budget: Budget) -> Tensor | None:
-    """The parameters with the better sign of each shift, which a local optimiser cannot change: between the two signs the
-    likelihood has a barrier."""
-    theta, value = best.theta, best.value
-    shifts = [i for s in objective.kernel.slots if s.parameter is Parameter.SHIFT for i in range(s.start, s.slice.stop)]
-    for i in shifts:
-        if budget.spent:
-            break
-        other = theta.clone()
-        other[i] *= -1
-        if (there := float(objective.scores(other.unsqueeze(0), budget))) > value + gain:
-            theta, value = other, there
-    return None if value == best.value else theta
-
-
 class CoarseSolutions:
     """Solutions on a subset of the rows, remembered; a sum starts from its first words."""
 
@@ -194,7 +178,7 @@ class CoarseSolutions:
         tried.sort(key=lambda s: -s.value)
         if c.trials > 1:
             tried[0] = maximise(objective, tried[0].theta, *last, budget)
-        return [self._with_signs(objective, tried[0], budget) if self.is_all else tried[0], *tried[1:]]
+        return tried
 
     def _points(self, objective: Objective, words: tuple[Word, ...], budget: Budget) -> Tensor:
         """Starts, and how far the best of them climb on a hundred rows."""
@@ -223,19 +207,7 @@ class CoarseSolutions:
     def refine(self, objective: Objective, start: Tensor, budget: Budget) -> Solution:
         """From the best parameters so far, on all rows."""
         c = self.config
-        best = maximise(objective, start, c.max_iterations, c.tolerance, budget, c.method)
-        return self._with_signs(objective, best, budget)
-
-    def _with_signs(self, objective: Objective, best: Solution, budget: Budget) -> Solution:
-        """Go on from the better sign of each shift, as long as that gains."""
-        c = self.config
-        for _ in range(c.sign_changes):
-            if (other := mirrored(objective, best, 10 * c.tolerance, budget)) is None:
-                break
-            best = max(
-                best, maximise(objective, other, c.max_iterations, c.tolerance, budget, c.method), key=lambda s: s.value
-            )
-        return best
+        return maximise(objective, start, c.max_iterations, c.tolerance, budget, c.method)
 
     def _climb(self, expression: Expression, starts: Tensor, budget: Budget, rows: Table) -> Tensor:
         """The best starts on some rows, and how far they climb there, all together, in a few steps: best first."""

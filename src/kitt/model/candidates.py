@@ -41,7 +41,6 @@ THOROUGH_SEARCH: Mapping[str, Any] = {  # many starts and late stopping: `kitt b
     "starts": 6,
     "batch_steps": 10,
     "trials": 3,
-    "sign_changes": 3,
     "tolerance": 0.01,
     "patience": 4,
     "coarse_rows": 300,

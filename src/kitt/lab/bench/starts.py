@@ -30,7 +30,6 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "no batched steps": {"batch_steps": 0},
     "one start instead of two": {"starts": 1},
     "three trials, one from the middle of the prior": {"trials": 3},
-    "signs of shifts changed": {"sign_changes": 3},
     "no ladder of lengthscales": {"guesses": replace(_G, shortening=(1,))},
     "no seasons of harmonics": {"guesses": replace(_G, period_multiples=())},
     "no refined waves": {"guesses": replace(_G, wave_steps=0)},
