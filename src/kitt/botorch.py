@@ -33,7 +33,7 @@ from kitt.model.mixture import Mixture
 from kitt.model.weights import average
 from kitt.network.caption import Captions, caption
 from kitt.table.dataset import MIN_ROWS, Column, Dataset, Encoding
-from kitt.table.scaling import Standardiser
+from kitt.table.scaling import FloatArray, Standardiser
 
 MIN_POINTS = 3
 _FAILURES = (KittError, RuntimeError, ArithmeticError, ValueError)  # what a fit may raise on odd points
@@ -56,14 +56,17 @@ class AdvisorConfig:
     whole: bool = True  # all kernels, weighted by BIC; else the best of them alone
 
 
+Action = Literal[
+    "asked", "fitted", "conditioned", "plain", "default"
+]  # the last two: without the network, BoTorch's own
+
+
 @dataclass(frozen=True)
 class Step:
     """What the advisor did with some points."""
 
     points: int
-    action: Literal[
-        "asked", "fitted", "conditioned", "plain", "default"
-    ]  # the last two: without the network, BoTorch's own
+    action: Action
     kernel: str
     reason: str
     seconds: float
@@ -128,6 +131,7 @@ class KernelAdvisor:
         """
         began = time.perf_counter()
         rows = _dataset(X, Y)
+        action: Action
         try:
             action, reason = self._advance(rows)
             assert self._state is not None
@@ -136,10 +140,10 @@ class KernelAdvisor:
         except _FAILURES as error:
             self._state, action, reason, kernel = None, "default", str(error), "RBF"
             model = _default(rows)
-        self.steps.append(Step(rows.n, action, kernel, reason, time.perf_counter() - began))  # type: ignore[arg-type]
+        self.steps.append(Step(rows.n, action, kernel, reason, time.perf_counter() - began))
         return model
 
-    def _advance(self, rows: Dataset) -> tuple[str, str]:
+    def _advance(self, rows: Dataset) -> tuple[Action, str]:
         """Bring the state to these rows: what was done, and why."""
         state = self._state
         if rows.n < MIN_ROWS or np.ptp(rows.y) == 0:
@@ -162,7 +166,7 @@ class KernelAdvisor:
         self._state = _State(model, state.captions, state.asked, state.fitted)
         return "conditioned", f"{new.n} more points"
 
-    def _ask(self, rows: Dataset, reason: str) -> tuple[str, str]:
+    def _ask(self, rows: Dataset, reason: str) -> tuple[Action, str]:
         """What the network names, beside BoTorch's own kernel; a function worth optimising is more than noise."""
         count = self.config.captions if rows.n < self.config.many_points else 1
         captions = caption(rows.X, rows.y, count, random_state=self.random_state)
@@ -181,7 +185,7 @@ class KernelAdvisor:
         self._keep(rows, models, plain, captions, asked=rows.n)
         return "asked", reason
 
-    def _fit(self, rows: Dataset, reason: str) -> tuple[str, str]:
+    def _fit(self, rows: Dataset, reason: str) -> tuple[Action, str]:
         """The same kernels, their parameters from where they were, and new weights."""
         state = self._state
         assert state is not None
@@ -197,7 +201,7 @@ class KernelAdvisor:
         self._keep(rows, models, plain, state.captions, asked=state.asked)
         return "fitted", reason
 
-    def _plain(self, rows: Dataset, reason: str) -> tuple[str, str]:
+    def _plain(self, rows: Dataset, reason: str) -> tuple[Action, str]:
         """Too few points for a question: BoTorch's kernel with its priors."""
         gp = self._fitter(Table.of(rows)).fit(_PLAIN)
         self._state = _State(Model.of(Mixture.of([gp], [1.0]), rows, [True]), None, 0, rows.n)
@@ -262,17 +266,23 @@ def _start(kernel: FittedKernel, table: Table) -> tuple[Expression, torch.Tensor
 def _default(rows: Dataset) -> Any:
     """BoTorch's own model, fitted if that is possible."""
     from botorch.exceptions.errors import ModelFittingError
+
+    try:
+        return default_model(rows.X, rows.y)
+    except (ModelFittingError, *_FAILURES):
+        return default_model(rows.X, rows.y, fit=False)
+
+
+def default_model(X: FloatArray, y: FloatArray, fit: bool = True) -> Any:
+    """The model that BoTorch's users have without KITT, on raw inputs (N, D) and targets (N,)."""
     from botorch.fit import fit_gpytorch_mll
     from botorch.models import SingleTaskGP
     from botorch.models.transforms import Normalize
     from gpytorch.mlls import ExactMarginalLogLikelihood
 
-    X, y = torch.tensor(rows.X), torch.tensor(rows.y).unsqueeze(-1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = SingleTaskGP(X, y, input_transform=Normalize(rows.d))
-        try:
+        model = SingleTaskGP(torch.tensor(X), torch.tensor(y).unsqueeze(-1), input_transform=Normalize(X.shape[1]))
+        if fit:
             fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-        except (ModelFittingError, *_FAILURES):
-            model = SingleTaskGP(X, y, input_transform=Normalize(rows.d))
         return model.eval()

@@ -1,7 +1,6 @@
 """The command line: tables for people, JSON for programs, one line for an error."""
 
 import inspect
-import io
 import json
 import subprocess
 import sys
@@ -12,25 +11,10 @@ import pytest
 
 import kitt
 from kitt.cli import demo
-from kitt.cli import main as cli
 from kitt.cli import tables as commands
 from kitt.model.options import Options
 
 QUICK = ["-k", "1", "--effort", "quick"]
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    def _run(*arguments: object, stdin: str = "") -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["kitt", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        out = capsys.readouterr()
-        assert "Traceback" not in out.err
-        return end.value.code or 0, out.out, out.err
-
-    return _run
 
 
 @pytest.fixture(scope="session")

@@ -2,27 +2,17 @@
 
 import io
 import json
-import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from kitt.cli import main as cli
-
 
 @pytest.fixture
-def run(monkeypatch, capsys):
-    def _run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["kitt", "forecast", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        out = capsys.readouterr()
-        assert "Traceback" not in out.err
-        return end.value.code or 0, out.out, out.err
-
-    return _run
+def run(run):
+    return partial(run, "forecast")
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -25,7 +24,7 @@ from kitt.model.predictive import Tail
 from kitt.model.suggestion import Suggestion
 from kitt.network import features
 from kitt.network.caption import Caption, Captions
-from kitt.report import asset, content, figures, render_report, write_picture, write_report
+from kitt.report import asset, content, figures, render_report, write_report
 from kitt.report.figures import Column, Curve
 
 QUICK = {"draws": 10, "starts": 1, "max_iterations": 15}
@@ -340,12 +339,3 @@ def test_curves_are_what_they_are_called() -> None:
     assert float(curves.neighbours[0, 1, place]) == pytest.approx(float(W.sum() / 40), rel=1e-4)
     error = (target - W @ target / (W.sum(1) + 0.05)).square().mean()
     assert float(curves.error[0, 1, 0, place]) == pytest.approx(float(error), rel=1e-4)
-
-
-def test_a_picture_of_a_fit_is_continued(one: Suggestion, tmp_path: Path) -> None:
-    x = one.dataset.X[:, 0]
-    beyond = float(x.max() + 0.5 * np.ptp(x))
-    write_picture(one, tmp_path / "fit.png", until=beyond, later={"x": np.array([beyond]), "y": np.array([0.0])})
-    assert (tmp_path / "fit.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(InvalidInputError, match="one column"):
-        write_picture(suggestion(frame(), "RBF"), tmp_path / "many.png")

@@ -66,7 +66,7 @@ def random_folds(n: int, folds: int = DEFAULT.folds) -> Folds:
 def held_out(
     table: Table, expression: Expression, folds: Folds, start: Tensor | None = None, config: CheckConfig = DEFAULT
 ) -> LeftOut:
-    """Every row predicted by a fit of the others; from `start`, in the order of `searched`, or after a search of its own."""
+    """Every row predicted by a fit of the others; from `start`, in the order of `noise_last`, or after a search."""
     if not expression.signal and len(expression) == 1:
         return no_signal(table, folds)
     density, mean, variance = (np.empty(len(table.y)) for _ in range(3))
@@ -106,17 +106,12 @@ def compared(claim: str, about: str, with_it: LeftOut, without: LeftOut, blocks:
 # --- expressions and their parameters --------------------------------------------------------------------------------
 
 
-def searched(expression: Expression) -> Expression:
-    """The signal words first, which is the order of the parameters of a start."""
-    return Expression((*expression.signal, *(word for word in expression if word.is_noise)))
-
-
 def start_with(model: FittedGP, words: Expression) -> Tensor | None:
     """Start of a kernel that has only words of a fitted GP, with its parameters; None if it has another word."""
     kernel = model.fitted_kernel
     if any(word not in kernel.expression.words for word in words):
         return None
-    return _flat(searched(words), len(kernel.columns), kernel.parameters)
+    return _flat(words.noise_last, len(kernel.columns), kernel.parameters)
 
 
 def _flat(expression: Expression, dims: int, values: Mapping[str, object]) -> Tensor:
@@ -147,7 +142,9 @@ class Checker:
         self.model, self.config = model, config
         self.table = table_of(model, config.rows)
         self.folds = random_folds(len(self.table.y), config.folds)
-        self.whole = held_out(self.table, searched(model.expression), self.folds, start_of(model.fitted_kernel), config)
+        self.whole = held_out(
+            self.table, model.expression.noise_last, self.folds, start_of(model.fitted_kernel), config
+        )
 
     def word(self, claim: str, word: Word) -> Check | None:
         """Whether the kernel with the plainest neighbour in place of a word predicts worse."""
@@ -163,14 +160,14 @@ class Checker:
         table = replace(table, columns=tuple(self.table.columns[d] for d in keep))
         values = {n: np.asarray(v, np.float64) for n, v in self.model.fitted_kernel.parameters.items()}
         values = {n: v[keep] if v.ndim else v for n, v in values.items()}
-        start = _flat(searched(self.model.expression), len(keep), values)
+        start = _flat(self.model.expression.noise_last, len(keep), values)
         return self._against("column", name, self.model.expression, start, table)
 
     def _against(
         self, claim: str, about: str, other: Expression, start: Tensor | None, table: Table | None = None
     ) -> Check | None:
         try:
-            without = held_out(table or self.table, searched(other), self.folds, start, self.config)
+            without = held_out(table or self.table, other.noise_last, self.folds, start, self.config)
         except (KittError, RuntimeError, ArithmeticError):
             return None
         return compared(claim, about, self.whole, without)

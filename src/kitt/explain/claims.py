@@ -21,7 +21,6 @@ from kitt.explain.checks import (
     compared,
     held_out,
     neighbour,
-    searched,
     table_of,
 )
 from kitt.explain.columns import Groups
@@ -109,7 +108,7 @@ def _can_leak(model: FittedGP) -> bool:
 
 def _searched_anew(checker: Checker, config: CheckConfig) -> tuple[float, Check]:
     """R² of left-out rows by fits that know nothing of them, not even where to start."""
-    out = held_out(checker.table, searched(checker.model.expression), checker.folds, None, config)
+    out = held_out(checker.table, checker.model.expression.noise_last, checker.folds, None, config)
     return signal(out.target, out.mean, np.zeros(len(out.target)))
 
 
@@ -243,9 +242,9 @@ def _cycles(gp: FittedGP, word: Word, column: int, period: float, config: CheckC
     table = table_of(gp, config.rows)
     folds = seasons.cycle_folds(table.X[:, column].numpy(), period)
     try:
-        ours = held_out(table, searched(gp.expression), folds, start_of(gp.fitted_kernel), config)
+        ours = held_out(table, gp.expression.noise_last, folds, start_of(gp.fitted_kernel), config)
         smooth = {neighbour(gp.expression, word), *seasons.SMOOTH}
-        plain = [held_out(table, searched(e), folds, seasons.start_on_all(table, e), config) for e in smooth]
+        plain = [held_out(table, e.noise_last, folds, seasons.start_on_all(table, e), config) for e in smooth]
     except (KittError, RuntimeError, ArithmeticError):
         return None
     best = max(plain, key=lambda out: float(out.log_density.mean()))

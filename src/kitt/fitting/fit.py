@@ -26,7 +26,7 @@ from kitt.fitting.optimise import CoarseSolutions, Solution
 from kitt.fitting.table import Table
 from kitt.gp.sparse import choose_inducing
 from kitt.language.fitted_kernel import FittedKernel
-from kitt.language.grammar import Expression, Word, parse
+from kitt.language.grammar import Expression, parse
 from kitt.language.kernels import Kernel
 from kitt.language.priors import NOISE_FLOOR, Parameter
 from kitt.table.dataset import Dataset
@@ -75,7 +75,7 @@ class Fitter:
 
     def solution(self, expression: Expression) -> Tensor | None:
         """The flat parameters found for an expression on some of the rows, if it was asked for before."""
-        found = self.coarse.found.get(Expression(_searched(expression)))
+        found = self.coarse.found.get(expression.noise_last)
         return None if found is None else found[0].theta
 
     def coarse_score(self, expression: Expression | str) -> float:
@@ -83,8 +83,8 @@ class Fitter:
         and what a noise model gains on it."""
         asked, budget = _expression(expression), Budget(self.end)
         try:
-            best = self.coarse.solutions(_searched(asked), budget)[0]
-            loo = self.coarse.leave_one_out(_searched(asked))
+            best = self.coarse.solutions(asked.noise_last.words, budget)[0]
+            loo = self.coarse.leave_one_out(asked.noise_last.words)
         except (KittError, RuntimeError, ArithmeticError):
             return -math.inf
         rows = self.coarse.table
@@ -98,7 +98,7 @@ class Fitter:
     def residual_table(self, expression: Expression) -> Table:
         """The few hundred rows with what an expression leaves of the target, each row predicted from the others."""
         rows = self.coarse.table
-        return replace(rows, y=rows.y - self.coarse.leave_one_out(_searched(expression)).mean)
+        return replace(rows, y=rows.y - self.coarse.leave_one_out(expression.noise_last.words).mean)
 
     def attempt(self, expression: Expression | str, start: Tensor | None = None) -> None:
         """What cannot be fitted is reported and left out."""
@@ -167,7 +167,7 @@ def _fit(
     config, began = coarse.config, time.monotonic()
     end = min(end, began + (config.deadline or math.inf))
     budget = Budget(end if coarse.is_all else began + config.search_share * (end - began))
-    words = _searched(expression)
+    words = expression.noise_last.words
     if start is None:
         is_small = len(table.y) <= config.direct_rows and config.trials == 1
         start = coarse.start(words, budget) if is_small else coarse.solutions(words, budget)[0].theta
@@ -205,14 +205,9 @@ def _fit(
     return model
 
 
-def _searched(expression: Expression) -> tuple[Word, ...]:
-    """In the order of the search: noise starts from the fit without it."""
-    return (*expression.signal, *(word for word in expression if word.is_noise))
-
-
 def start_of(fitted: FittedKernel) -> Tensor:
     """The flat parameters of a fitted kernel as a start for fitting its expression again."""
-    order = [fitted.expression.words.index(word) for word in _searched(fitted.expression)]
+    order = [fitted.expression.words.index(word) for word in fitted.expression.noise_last.words]
     return _reordered(fitted.kernel, fitted.theta, order)
 
 

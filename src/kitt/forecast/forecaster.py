@@ -66,10 +66,9 @@ class KITTForecaster(BaseEstimator):
             Steps ahead that will be asked for, from 1 on.
         """
         self.y_, self.X_, self.fh_ = y, X, None if fh is None else _steps(fh)
-        if X is None:  # with further columns, a forecast waits for those of the steps ahead
-            self.forecast_: Forecast = self._forecast(self._asked(None), None)
-        else:
-            self.forecast_ = None  # type: ignore[assignment]
+        self.forecast_: Forecast | None = None  # with further columns, a forecast waits for those of the steps ahead
+        if X is None:
+            self.forecast_ = self._forecast(self._asked(None), None)
         return self
 
     def predict(self, fh: Any = None, X: Any = None) -> Any:

@@ -116,7 +116,8 @@ class _Walks:
     """Random walks with noise and some seasons, fitted when asked for."""
 
     def __init__(self, table: Table) -> None:
-        self.table, self.fits = table, {}  # type: ignore[var-annotated]
+        self.table = table
+        self.fits: dict[tuple[float, ...], Fit] = {}
 
     def _fit(self, periods: tuple[float, ...]) -> Fit:
         if periods not in self.fits:

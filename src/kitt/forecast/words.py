@@ -90,9 +90,10 @@ def change_size(forecast: Forecast, change: Change) -> float:
 
 
 def _claims(forecast: Forecast) -> str:
-    found = forecast.accuracy(0.9)
+    assert forecast.past is not None
+    found, most = forecast.accuracy(0.9), min(forecast.horizon, int(forecast.past.ahead.max()))
     return (
-        f"From {found['origins']} past origins, up to {min(forecast.horizon, int(forecast.past.ahead.max()))} steps "  # type: ignore[union-attr]
+        f"From {found['origins']} past origins, up to {most} steps "
         f"ahead, the mean absolute error was {found['mean_absolute_error']:.3g}, and {found['coverage']:.0%} of the values "
         "lay in their 90 % intervals."
     )

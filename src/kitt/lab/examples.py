@@ -69,6 +69,11 @@ class Examples:
         """Of the words (T, V): they are among the features."""
         return self.features[:, -(len(WORDS) + 8) : -8]
 
+    @property
+    def rows(self) -> np.ndarray:
+        """The number of training rows of each task (T,): it is among the features."""
+        return self.features[:, -3].exp().numpy()
+
     def folds(self, count: int = FOLDS) -> np.ndarray:
         """By the name of the table, so that no table is on both sides: (T,)."""
         return np.array([zlib.crc32(name.encode()) % count for name in self.tables])

@@ -151,6 +151,11 @@ class Expression:
         """The words that carry over to other points: all but the noise words White and Linear*White."""
         return tuple(word for word in self.words if not word.is_noise)
 
+    @property
+    def noise_last(self) -> Expression:
+        """The same sum with the noise words behind all others: the order in which it is fitted."""
+        return Expression((*self.signal, *(word for word in self.words if word.is_noise)))
+
     def same_sum(self, other: Expression) -> bool:
         """Whether both are the same kernel, whatever the order of the words."""
         return set(self.words) == set(other.words)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from kitt.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from kitt.report.html import asset, render_report, write_picture, write_report
+    from kitt.report.html import asset, render_report, write_report
 
-__all__ = ["asset", "render_report", "write_picture", "write_report"]
+__all__ = ["asset", "render_report", "write_report"]
 
 
 def __getattr__(name: str) -> Any:

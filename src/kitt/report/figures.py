@@ -137,7 +137,7 @@ def _by_width(
 
 
 @picture
-def fit(column: Column, target: str, x: FloatArray, y: FloatArray, curve: Curve, later: Line | None = None) -> Figure:
+def fit(column: Column, target: str, x: FloatArray, y: FloatArray, curve: Curve) -> Figure:
     """The data with the predicted mean and a band that should hold 95 % of observations."""
     figure, (axes,) = frame(WIDE)
     some = thinned(len(x), 800)
@@ -145,9 +145,6 @@ def fit(column: Column, target: str, x: FloatArray, y: FloatArray, curve: Curve,
     axes.plot(_moment(column, curve.x), curve.mean, color=BLUE, linewidth=1.1, label="mean")
     points(axes, _moment(column, x[some]), y[some], size=2.2)
     axes.plot([], [], "o", color=INK, markersize=2.4, alpha=0.6, label="rows")
-    if later is not None:
-        points(axes, _moment(column, later[0]), later[1], RED, size=2.6, alpha=0.9)
-        axes.plot([], [], "o", color=RED, markersize=2.6, label="rows that came later, not fitted")
     axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4, borderaxespad=0.2)
     axes.set_ylabel(shown(target))
     _along(axes, column)

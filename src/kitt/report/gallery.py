@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -160,20 +160,14 @@ def _banded(x: FloatArray, mean: FloatArray, variance: FloatArray, name: str = "
     return Curve(x, mean, mean - reach, mean + reach, name)
 
 
-def curve(
-    suggestion: Suggestion,
-    until: float | None = None,
-    later: Mapping[str, FloatArray] | None = None,
-    shortest: float | None = None,
-) -> Svg:
+def curve(suggestion: Suggestion, shortest: float | None = None) -> Svg:
     """Rows of one column with the mean and its band, continued beyond the last row."""
     table, mixture = suggestion.dataset, suggestion.mixture
     x = table.X[:, 0]
-    grid = _grid(x, shortest or 24 * float(np.ptp(x)) / table.n, until)
+    grid = _grid(x, shortest or 24 * float(np.ptp(x)) / table.n)
     low, high = mixture.quantiles(grid[:, None], [0.025, 0.975]).T
     drawn = Curve(grid, mixture.predict(grid[:, None])[0], low, high)
-    after = None if later is None else (later["x"], later["y"])
-    return figures.fit(_only(suggestion), table.target, x, table.y, drawn, after)
+    return figures.fit(_only(suggestion), table.target, x, table.y, drawn)
 
 
 def _only(suggestion: Suggestion) -> Column:
@@ -182,10 +176,10 @@ def _only(suggestion: Suggestion) -> Column:
     return Column(only.outputs[0], origin=only.origin)
 
 
-def _grid(x: FloatArray, shortest: float | None, until: float | None = None) -> FloatArray:
+def _grid(x: FloatArray, shortest: float | None) -> FloatArray:
     """A little before the rows, further beyond them, and fine enough for the shortest period."""
     low, high = float(x.min()), float(x.max())
     span = high - low
-    end = high + 0.15 * span if until is None else until
+    end = high + 0.15 * span
     cycles = (end - low) / shortest if shortest else 0.0
     return np.linspace(low - 0.03 * span, end, int(np.clip(16 * cycles, 300, 1200)))

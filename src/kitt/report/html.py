@@ -5,23 +5,19 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from kitt.errors import InvalidInputError
 from kitt.files import write_text
 from kitt.formatting import percent
 from kitt.model.suggestion import Suggestion
 from kitt.report import content
 from kitt.report.evidence import evidence
-from kitt.report.gallery import Gallery, curve
-from kitt.table.scaling import FloatArray
+from kitt.report.gallery import Gallery
 
 _UNREADABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -77,24 +73,6 @@ def write_report(suggestion: Suggestion, path: str | os.PathLike[str], title: st
     True
     """
     write_text(path, render_report(suggestion, title))
-
-
-def write_picture(
-    suggestion: Suggestion,
-    path: str | os.PathLike[str],
-    *,
-    until: float | None = None,
-    later: Mapping[str, FloatArray] | None = None,
-) -> None:
-    """Draw the fit of a table with one column of numbers as a PNG file, continued to `until`.
-
-    `later` are rows, "x" and "y", that were not fitted and are shown beside the continuation.
-    """
-    if suggestion.dataset.d != 1:
-        raise InvalidInputError(
-            f"a picture of the fit needs a table of one column; this one has {suggestion.dataset.d}"
-        )
-    Path(path).write_bytes(curve(suggestion, until, later).png(150))
 
 
 def asset(name: str) -> str:

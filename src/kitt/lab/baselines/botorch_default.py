@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import time
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from kitt.botorch import default_model
 from kitt.errors import FitError, MissingExtraError
 from kitt.lab.baselines.base import FittedMethod, check_size, normal_log_density
 from kitt.table.dataset import Dataset
@@ -38,20 +38,12 @@ class BotorchDefault:
     def fit(self, train: Dataset, random_state: int) -> FittedMethod:
         try:
             from botorch.exceptions.errors import ModelFittingError
-            from botorch.fit import fit_gpytorch_mll
-            from botorch.models import SingleTaskGP
-            from botorch.models.transforms import Normalize
-            from gpytorch.mlls import ExactMarginalLogLikelihood
         except ImportError as error:
             raise MissingExtraError("botorch", "export", "comparing with BoTorch") from error
         check_size(train)
         started = time.perf_counter()
-        X, y = torch.tensor(train.X), torch.tensor(train.y).unsqueeze(-1)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model = SingleTaskGP(X, y, input_transform=Normalize(train.d))
-            try:
-                fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-            except ModelFittingError as error:
-                raise FitError(f"BoTorch cannot fit its default model to these data: {error}") from error
+        try:
+            model = default_model(train.X, train.y)
+        except ModelFittingError as error:
+            raise FitError(f"BoTorch cannot fit its default model to these data: {error}") from error
         return FittedMethod(_Posterior(model), train.d, "RBF", 0.0, time.perf_counter() - started)

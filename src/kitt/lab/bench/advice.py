@@ -2,7 +2,8 @@
 
 *Capture* is the share of what choosing a word can gain over always Matern32 that an adviser gets, a task counting at most
 one nat per row, on tasks where some word gains at least 0.03; *elsewhere* is what is lost on the others. It is told for the
-first word, for the best BIC of three words with changing noise (*verified*), and for the best of three in hindsight.
+first word, for the best of three words by BIC with changing noise and, where an adviser has one, by the expected loss, as
+the pipeline verifies captions (*verified*), and for the best of three in hindsight.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from kitt.language.grammar import WORDS
 from kitt.network.checkpoint import load
 
 V = len(WORDS)
+HEAD = "learned head"
 WORTHWHILE = 0.03  # nats per row that some word must gain over the reference
 K = 3
 _DRAWS = 20  # of random words
@@ -39,11 +41,12 @@ def compare(examples: Examples) -> list[dict[str, Any]]:
     rows = []
     for name, chosen, expected in _advisers(examples):
         row: dict[str, Any] = {"adviser": name, "tasks": len(examples)}
+        losses = expected if name == HEAD else None  # of the others, what is "expected" is no loss
         row["Spearman"] = None if expected is None else spearman(expected, examples)
         for label, mask in (("", np.ones(len(examples), dtype=bool)), (", own target", examples.is_own_target)):
             first, elsewhere = capture(chosen[:, :, :1], examples, mask)
             row |= {f"first{label}": first, f"elsewhere{label}": elsewhere}
-            verified, worse = capture(verify(chosen, examples), examples, mask)
+            verified, worse = capture(verify(chosen, examples, losses), examples, mask)
             row |= {f"verified{label}": verified, f"verified elsewhere{label}": worse}
             row[f"best of {K}{label}"] = capture(chosen, examples, mask)[0]
         rows.append(row)
@@ -54,7 +57,7 @@ def _advisers(examples: Examples) -> Iterator[tuple[str, np.ndarray, Tensor | No
     """Name, choices (draws, T, K) of words, and expected losses (T, V), lower is better."""
     T = len(examples)
     advice = cross_validate(examples, K)
-    yield "learned head", advice.chosen.numpy()[None], advice.expected
+    yield HEAD, advice.chosen.numpy()[None], advice.expected
     probabilities = examples.log_probabilities
     by_bic = examples.bic.argsort(1)
     yield f"best BIC of {V} fits", by_bic[:, :K].numpy()[None], examples.bic
@@ -85,9 +88,14 @@ def capture(chosen: np.ndarray, examples: Examples, mask: np.ndarray) -> tuple[f
     ) if rest.any() else np.nan
 
 
-def verify(chosen: np.ndarray, examples: Examples) -> np.ndarray:
-    """Of the chosen words (draws, T, k), the one with the best BIC on the training rows: (draws, T, 1)."""
+def verify(chosen: np.ndarray, examples: Examples, losses: Tensor | None = None) -> np.ndarray:
+    """Of the chosen words (draws, T, k), the one with the best BIC on the training rows: (draws, T, 1).
+
+    `losses` (T, V), what each word is expected to lose per row, count beside it.
+    """
     bic = examples.bic.numpy()
+    if losses is not None:
+        bic = bic + 2 * examples.rows[:, None] * losses.numpy()
     best = np.stack([np.take_along_axis(bic, one, 1).argmin(1) for one in chosen])
     return np.take_along_axis(chosen, best[:, :, None], 2)
 
