@@ -23,7 +23,7 @@ $(VENV)/docs: $(VENV)/base
 	$(PIP) -e '.[docs]'
 	@touch $@
 
-demo: $(VENV)/base  ## caption, fit and explain two real tables; writes demo.png and reports
+demo: $(VENV)/base  ## the whole job on two real data sets; writes demo.png and demo-engel.html
 	$(BIN)/kitt demo
 
 test: $(VENV)/dev  ## lint, types, and all tests but the slow ones
