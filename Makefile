@@ -60,4 +60,4 @@ forecaster-check: $(VENV)/dev  ## sktime's own checks of the forecaster, in an e
 	OMP_NUM_THREADS=1 .venvs/sktime/bin/python tests/forecast/check_sktime.py
 
 clean:  ## remove everything that the other targets made
-	rm -rf $(VENV) .venvs demo.png demo-co2.* demo-engel.*
+	rm -rf $(VENV) .venvs build demo.png demo-engel.* docs/gallery/*.md docs/gallery/*.png

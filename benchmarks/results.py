@@ -1,8 +1,9 @@
 """Every published number from one commit: `make results`, or `python benchmarks/results.py --data DIR --out runs/results`.
 
-Runs the benchmarks one after the other; each resumes where it was, so that this may be stopped at any time. Its lines come
-into the folder `--out`; with `--publish` they are copied to docs/results, and the tables of docs/results.md are written
-again. `--list` shows the commands, with about the hours that each takes on one core of a laptop.
+Runs the benchmarks one after the other; each resumes where it was, so that this may be stopped at any time. Its lines
+come into the folder `--out`; with `--publish` they are copied to docs/results, and the tables of docs/results.md are
+written again (those of docs/archive.md have lines of their own). `--list` shows the commands, with about the hours that
+each takes on one core of a laptop.
 """
 
 from __future__ import annotations

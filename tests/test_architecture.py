@@ -1,4 +1,4 @@
-"""A folder imports only from folders above it (architecture.md): moving one means changing this list."""
+"""A folder imports only from folders above it in the list below: to move a stage, change the list."""
 
 import ast
 from pathlib import Path

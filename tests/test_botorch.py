@@ -26,7 +26,7 @@ def actions(advisor: KernelAdvisor, X: torch.Tensor, Y: torch.Tensor, sizes: ran
 
 def test_it_starts_at_three_points_and_asks_when_they_have_doubled() -> None:
     X, Y = draw(30)
-    done = actions(KernelAdvisor(AdvisorConfig(ask_surprised=False)), X, Y, range(3, 18))
+    done = actions(KernelAdvisor(config=AdvisorConfig(ask_surprised=False)), X, Y, range(3, 18))
     assert done[:5] == ["plain"] * 5
     assert [n for n, action in zip(range(3, 18), done, strict=True) if action == "asked"] == [8, 16]
     assert set(done) == {"plain", "asked", "fitted"}
@@ -34,7 +34,7 @@ def test_it_starts_at_three_points_and_asks_when_they_have_doubled() -> None:
 
 def test_between_fits_it_conditions() -> None:
     X, Y = draw(45)
-    advisor = KernelAdvisor(AdvisorConfig(ask_growth=math.inf, fit_growth=1.1, ask_surprised=False))
+    advisor = KernelAdvisor(config=AdvisorConfig(ask_growth=math.inf, fit_growth=1.1, ask_surprised=False))
     assert actions(advisor, X, Y, range(40, 45)) == ["asked", "conditioned", "conditioned", "conditioned", "fitted"]
     before, model = len(advisor.steps), advisor.model(X[:44], Y[:44])
     assert advisor.steps[before].reason == "nothing is new"
@@ -58,11 +58,24 @@ def test_other_points_start_anew() -> None:
     assert [step.action for step in advisor.steps] == ["asked", "asked"]
 
 
+def test_targets_may_be_standardised_at_each_step() -> None:
+    """As Ax does, and many a loop in BoTorch: then those of the step before come in other units."""
+    X, Y = draw(26)
+    raw, standardised = (KernelAdvisor(config=AdvisorConfig(ask_surprised=False)) for _ in range(2))
+    for n in range(18, 27):
+        mean, std = Y[:n].mean(), Y[:n].std()
+        ours = raw.model(X[:n], Y[:n]).posterior(X)
+        theirs = standardised.model(X[:n], (Y[:n] - mean) / std).posterior(X)
+        torch.testing.assert_close(mean + std * theirs.mean, ours.mean, rtol=1e-4, atol=1e-3)
+    assert [step.action for step in standardised.steps] == [step.action for step in raw.steps]
+    assert {step.action for step in raw.steps} == {"asked", "fitted", "conditioned"}
+
+
 def test_a_warm_fit_is_as_good_as_a_new_one() -> None:
     X, Y = draw(24)
-    warm = KernelAdvisor(AdvisorConfig(ask_growth=math.inf, ask_surprised=False, whole=False))
+    warm = KernelAdvisor(config=AdvisorConfig(ask_growth=math.inf, ask_surprised=False, whole=False))
     actions(warm, X, Y, range(20, 25))
-    cold = KernelAdvisor(AdvisorConfig(whole=False))
+    cold = KernelAdvisor(config=AdvisorConfig(whole=False))
     cold.model(X, Y)
     ours, theirs = (max(m.log_posterior for m in a._state.model.mixture.models) for a in (warm, cold))
     assert ours > theirs - 3
@@ -104,3 +117,37 @@ def test_shapes_that_are_no_points_are_refused() -> None:
         KernelAdvisor().model(torch.rand(5, 2), torch.rand(5, 2))
     with pytest.raises(InvalidInputError, match="at least 3 points"):
         KernelAdvisor().model(np.full((5, 2), np.nan), np.ones(5))
+
+
+@pytest.mark.parametrize("skewed", [False, True])
+def test_crowded_points_move_neither_the_scale_nor_the_mean(skewed: bool) -> None:
+    """Forty of sixty points lie around the largest value: the mean far from all points stays that of the process."""
+    generator = torch.Generator().manual_seed(0)
+    X = 12 * torch.rand(20, 1, generator=generator, dtype=torch.float64)
+    X = torch.cat([X, 1.57 + 0.05 * torch.randn(40, 1, generator=generator, dtype=torch.float64)])
+    Y = torch.sin(X).exp() if skewed else torch.sin(X)
+    advisor = KernelAdvisor(bounds=[[0.0], [12.0]])
+    for n in (20, 40, 60):
+        advisor.model(X[:n], Y[:n])
+    model = advisor.fitted
+    s = model.best.standardiser
+    assert s.x_mean == pytest.approx([6.0])
+    assert s.x_scale == pytest.approx([12 / math.sqrt(12)])
+    assert s.y_mean < float(Y.mean()) - 0.2, (s.y_mean, Y.mean())
+    for gp in model.mixture.models:  # the transform and the standardisation belong together
+        np.testing.assert_allclose(s.inverse_mean(gp.warp.inverse(gp.y.numpy())), Y[:, 0], rtol=1e-9)
+
+
+def test_bounds_are_checked() -> None:
+    for bounds in ([[0.0, 1.0], [1.0, 1.0]], [[0.0], [1.0]], "unit"):
+        with pytest.raises(InvalidInputError, match=r"bounds of shape \(2, 2\)"):
+            KernelAdvisor(bounds).model(*draw(10))
+
+
+def test_its_model_can_be_had() -> None:
+    advisor = KernelAdvisor()
+    assert advisor.fitted is None
+    X, Y = draw(12)
+    model = advisor.model(X, Y)
+    mean, _ = advisor.fitted.predict(X.numpy(), noisy=False)
+    np.testing.assert_allclose(model.posterior(X).mean[:, 0], mean, rtol=1e-9)

@@ -58,7 +58,7 @@ __all__ = [  # noqa: RUF022 (in the order of use)
 
 
 class _Package(ModuleType):
-    """A public name is imported when it is first used. A module and its function may share a name, as `kitt.suggest`."""
+    """Imports each public name at first use. A module and its function may share a name, such as `kitt.suggest`."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "__version__":

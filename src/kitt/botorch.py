@@ -1,6 +1,6 @@
 """Bayesian optimisation with BoTorch: a model of the points so far at every step, at about the price of BoTorch's own.
 
-    advisor = KernelAdvisor()
+    advisor = KernelAdvisor(bounds)
     for _ in range(30):
         model = advisor.model(X, Y)  # all points so far
         candidate, _ = optimize_acqf(LogExpectedImprovement(model, Y.max()), bounds, q=1, num_restarts=4, raw_samples=256)
@@ -9,14 +9,19 @@
 The network is asked for a kernel when the points have doubled since it was asked last, or when new ones are a surprise.
 Between, the parameters are fitted again from where they were, and between those fits the model is only conditioned on
 what is new.
+
+The points of an optimisation crowd where the target is large. Means and standard deviations of the points would follow them
+there, and with them what the priors say about a lengthscale, and the model about regions without points. So inputs are
+standardised by the box that is searched, and the mean of the target is estimated by generalised least squares.
 """
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -26,18 +31,23 @@ from kitt.errors import FitError, InvalidInputError, KittError
 from kitt.fitting.fit import Fitter, start_of
 from kitt.fitting.fitted import FittedGP
 from kitt.fitting.table import Table
+from kitt.gp.exact import Posterior
 from kitt.language.fitted_kernel import FittedKernel
 from kitt.language.grammar import Expression, parse
+from kitt.language.kernels import Kernel
 from kitt.model.document import Model
 from kitt.model.mixture import Mixture
 from kitt.model.weights import average
 from kitt.network.caption import Captions, caption
-from kitt.table.dataset import MIN_ROWS, Column, Dataset, Encoding
+from kitt.table.dataset import MIN_ROWS, Dataset
+from kitt.table.encoding import Column, Encoding
 from kitt.table.scaling import FloatArray, Standardiser
 
 MIN_POINTS = 3
 _FAILURES = (KittError, RuntimeError, ArithmeticError, ValueError)  # what a fit may raise on odd points
 _PLAIN = parse("RBF")
+_SAME = 1e-9  # difference of targets, over their range, up to which they are the same
+_MEAN_VARIANCE = 10.0  # of the prior of the mean, in units of the target's variance
 
 
 @dataclass(frozen=True)
@@ -56,9 +66,8 @@ class AdvisorConfig:
     whole: bool = True  # all kernels, weighted by BIC; else the best of them alone
 
 
-Action = Literal[
-    "asked", "fitted", "conditioned", "plain", "default"
-]  # the last two: without the network, BoTorch's own
+# plain: an RBF, since there is nothing to ask the network about; default: BoTorch's own model, since no fit succeeded
+Action = Literal["asked", "fitted", "conditioned", "plain", "default"]
 
 
 @dataclass(frozen=True)
@@ -88,6 +97,9 @@ class KernelAdvisor:
 
     Parameters
     ----------
+    bounds : array of shape (2, D), optional
+        The lowest and the largest values of each input, in the units of the points, as `optimize_acqf` takes them. Points
+        may lie outside. Without bounds the range of the points so far takes their place.
     config : AdvisorConfig
     random_state : int
 
@@ -101,7 +113,7 @@ class KernelAdvisor:
     >>> import torch
     >>> from kitt.botorch import KernelAdvisor
     >>> X = torch.rand(12, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    >>> advisor = KernelAdvisor()
+    >>> advisor = KernelAdvisor(bounds=[[0, 0], [1, 1]])
     >>> model = advisor.model(X[:10], X[:10].sin().sum(-1, keepdim=True))
     >>> model.posterior(X).mean.shape
     torch.Size([12, 1])
@@ -110,6 +122,7 @@ class KernelAdvisor:
     ['asked', 'fitted']
     """
 
+    bounds: Any = None
     config: AdvisorConfig = field(default_factory=AdvisorConfig)
     random_state: int = 0
     steps: list[Step] = field(default_factory=list)
@@ -123,6 +136,7 @@ class KernelAdvisor:
         X : tensor of shape (n, D)
             In any units, the same at every call; at least three points. Points with missing or infinite values are left out.
         Y : tensor of shape (n, 1) or (n,)
+            In any units; those of all points may change between calls, as they do where targets are standardised each time.
 
         Returns
         -------
@@ -131,27 +145,34 @@ class KernelAdvisor:
         """
         began = time.perf_counter()
         rows = _dataset(X, Y)
+        box = _box(self.bounds, rows)
+        self._state = None if self._state is None else _continued(self._state, rows)
         action: Action
         try:
-            action, reason = self._advance(rows)
+            action, reason = self._advance(rows, box)
             assert self._state is not None
             fitted = self._state.model
             model, kernel = fitted.to_botorch(), _told(fitted)
         except _FAILURES as error:
             self._state, action, reason, kernel = None, "default", str(error), "RBF"
-            model = _default(rows)
+            model = default_model(rows.X, rows.y, box)
         self.steps.append(Step(rows.n, action, kernel, reason, time.perf_counter() - began))
         return model
 
-    def _advance(self, rows: Dataset) -> tuple[Action, str]:
+    @property
+    def fitted(self) -> Model | None:
+        """KITT's own model of the last step, to explain, export or save; None before it, and where BoTorch's was given."""
+        return None if self._state is None else self._state.model
+
+    def _advance(self, rows: Dataset, box: FloatArray) -> tuple[Action, str]:
         """Bring the state to these rows: what was done, and why."""
         state = self._state
         if rows.n < MIN_ROWS or np.ptp(rows.y) == 0:
-            return self._plain(rows, f"{rows.n} points" if np.ptp(rows.y) else "all targets are equal")
-        if state is None or not _continues(state, rows) or not state.asked:
-            return self._ask(rows, "the first question")
+            return self._plain(rows, box, f"{rows.n} points" if np.ptp(rows.y) else "all targets are equal")
+        if state is None or not state.asked:
+            return self._ask(rows, box, "the first question")
         if rows.n >= self.config.ask_growth * state.asked:
-            return self._ask(rows, f"{state.asked} points have become {rows.n}")
+            return self._ask(rows, box, f"{state.asked} points have become {rows.n}")
         assert state.model.rows is not None
         if rows.n == state.model.rows.n:
             return "conditioned", "nothing is new"
@@ -159,21 +180,21 @@ class KernelAdvisor:
         model = state.model.update(new.X, new.y)
         if surprising := [reason for reason in model.refit_reasons if "promised" in reason]:
             if self.config.ask_surprised and rows.n >= self.config.surprised_growth * state.asked:
-                return self._ask(rows, surprising[0])
-            return self._fit(rows, surprising[0])
+                return self._ask(rows, box, surprising[0])
+            return self._fit(rows, box, surprising[0])
         if rows.n >= self.config.fit_growth * state.fitted:
-            return self._fit(rows, f"{state.fitted} points have become {rows.n}")
+            return self._fit(rows, box, f"{state.fitted} points have become {rows.n}")
         self._state = _State(model, state.captions, state.asked, state.fitted)
-        return "conditioned", f"{new.n} more points"
+        return "conditioned", f"{new.n} more point{'s' * (new.n > 1)}"
 
-    def _ask(self, rows: Dataset, reason: str) -> tuple[Action, str]:
-        """What the network names, beside BoTorch's own kernel; a function worth optimising is more than noise."""
+    def _ask(self, rows: Dataset, box: FloatArray, reason: str) -> tuple[Action, str]:
+        """What the network names, beside an RBF, BoTorch's own kernel; a function worth optimising is more than noise."""
         count = self.config.captions if rows.n < self.config.many_points else 1
         captions = caption(rows.X, rows.y, count, random_state=self.random_state)
         named = [Expression(tuple(c.expression.signal)) for c in captions if c.expression.signal]
         wanted = {**dict.fromkeys(named, False), _PLAIN: True}
-        table = Table.of(rows)
-        warped, models, plain = table.warped(), [], []
+        table, warped = _tables(rows, box, self._state)
+        models, plain = [], []
         fitter, other = self._fitter(table), None if warped is None else self._fitter(warped)
         for expression, is_plain in wanted.items():
             with suppress(*_FAILURES):
@@ -185,12 +206,11 @@ class KernelAdvisor:
         self._keep(rows, models, plain, captions, asked=rows.n)
         return "asked", reason
 
-    def _fit(self, rows: Dataset, reason: str) -> tuple[Action, str]:
+    def _fit(self, rows: Dataset, box: FloatArray, reason: str) -> tuple[Action, str]:
         """The same kernels, their parameters from where they were, and new weights."""
         state = self._state
         assert state is not None
-        table = Table.of(rows)
-        warped = table.warped()
+        table, warped = _tables(rows, box, state)
         models, plain = [], []
         for kernel, warp, is_plain in zip(state.model.kernels, state.model.warps, state.model.is_plain, strict=True):
             seen = table if warp.is_identity else warped
@@ -201,9 +221,9 @@ class KernelAdvisor:
         self._keep(rows, models, plain, state.captions, asked=state.asked)
         return "fitted", reason
 
-    def _plain(self, rows: Dataset, reason: str) -> tuple[Action, str]:
-        """Too few points for a question: BoTorch's kernel with its priors."""
-        gp = self._fitter(Table.of(rows)).fit(_PLAIN)
+    def _plain(self, rows: Dataset, box: FloatArray, reason: str) -> tuple[Action, str]:
+        """Too few points for a question, or no differences between them: an RBF alone."""
+        gp = self._fitter(_tables(rows, box, self._state)[0]).fit(_PLAIN)
         self._state = _State(Model.of(Mixture.of([gp], [1.0]), rows, [True]), None, 0, rows.n)
         return "plain", reason
 
@@ -239,11 +259,91 @@ def _dataset(X: Any, Y: Any) -> Dataset:
     return Dataset(X[finite], y[finite], encoding.names, "y", encoding)
 
 
-def _continues(state: _State, rows: Dataset) -> bool:
-    """Whether the rows begin with those of the step before."""
+def _box(bounds: Any, rows: Dataset) -> FloatArray:
+    """The lowest and the largest values of each input (2, D): as given, or of the points."""
+    if bounds is None:
+        return np.stack([rows.X.min(0), rows.X.max(0)])
+    try:
+        box = np.asarray(torch.as_tensor(bounds).detach().cpu(), dtype=np.float64)
+    except (TypeError, ValueError, RuntimeError):
+        raise InvalidInputError(f"expected bounds of shape (2, {rows.d}), got {bounds!r}") from None
+    if box.shape != (2, rows.d) or not np.isfinite(box).all() or not (box[0] < box[1]).all():
+        raise InvalidInputError(
+            f"expected finite bounds of shape (2, {rows.d}), the lower below the upper; got {box.tolist()}"
+        )
+    return box
+
+
+def _tables(rows: Dataset, box: FloatArray, state: _State | None) -> tuple[Table, Table | None]:
+    """The rows standardised for fits, and the same of the transformed target, where a transform is clearly better.
+
+    Inputs are standardised as if they were uniform in the box. From targets the mean is taken off that the kernels of the
+    step before give by generalised least squares; it is that of the points as long as there are no kernels.
+    """
+    s = Standardiser.fit(rows.X, rows.y)
+    scale = (box[1] / 2 - box[0] / 2) / math.sqrt(3)  # the standard deviation of a uniform distribution
+    s = replace(s, x_mean=box[0] / 2 + box[1] / 2, x_scale=np.where(scale > 0, scale, 1.0))
+    table = Table.of(rows, s)
+    warped = table.warped()
+    if state is None:
+        return table, warped
+    mean = _process_mean(state.model, table)
+    moved = replace(s, y_mean=s.y_mean + s.y_scale * mean)
+    if warped is not None:
+        own, warp = _process_mean(state.model, warped), warped.warp
+        warp = replace(warp, shift=warp.shift - mean, low=warp.low - mean, high=warp.high - mean)
+        warp = replace(warp, mean=warp.mean + warp.scale * own)
+        warped = replace(warped, y=warped.y - own, warp=warp, standardiser=moved)
+    return replace(table, y=table.y - mean, standardiser=moved), warped
+
+
+def _process_mean(model: Model, table: Table) -> float:
+    """The mean of the process behind a standardised target, by generalised least squares with the heaviest kernel.
+
+    Points close to each other count as about one. A wide prior around the mean of the points keeps it
+    finite where a kernel has a constant part of its own.
+    """
+    is_transformed = not table.warp.is_identity
+    own = [k for k, warp in enumerate(model.warps) if warp.is_identity != is_transformed]
+    if not own:
+        return 0.0
+    expression, theta = _start(model.kernels[max(own, key=lambda k: model.weights[k])], table)
+    posterior = Posterior.fit(Kernel(expression.noise_last, table.X.shape[1]), theta, table.X, torch.ones_like(table.y))
+    return float(posterior.alpha @ table.y / (1 / _MEAN_VARIANCE + posterior.alpha.sum()))
+
+
+def _continued(state: _State, rows: Dataset) -> _State | None:
+    """What is known from the step before, in the units that the targets have now; None of other points.
+
+    Whoever standardises all targets at each step, as Ax does, gives the old ones in other units each time.
+    """
     old = state.model.rows
     assert old is not None
-    return rows.n >= old.n and np.array_equal(rows.X[: old.n], old.X) and np.array_equal(rows.y[: old.n], old.y)
+    if rows.n < old.n or not np.array_equal(rows.X[: old.n], old.X):
+        return None
+    y = rows.y[: old.n]
+    if np.array_equal(y, old.y):
+        return state
+    spread, before = np.ptp(y), np.ptp(old.y)
+    if not (spread > 0 and before > 0):
+        return None
+    unit, lowest = spread / before, old.y.argmin()
+    offset = y[lowest] - unit * old.y[lowest]
+    if not np.allclose(y, offset + unit * old.y, rtol=0, atol=_SAME * spread):
+        return None
+    return replace(state, model=_in_units(state.model, replace(old, y=y), unit, offset))
+
+
+def _in_units(model: Model, rows: Dataset, unit: float, offset: float) -> Model:
+    """The same model of `offset + unit · target`; everything that it knows is of the standardised target."""
+
+    def moved(kernel: FittedKernel) -> FittedKernel:
+        s = kernel.standardiser
+        assert s is not None
+        return replace(kernel, standardiser=replace(s, y_mean=offset + unit * s.y_mean, y_scale=unit * s.y_scale))
+
+    gps = tuple(replace(gp, fitted_kernel=moved(gp.fitted_kernel)) for gp in model.mixture.models)
+    return Model.of(replace(model.mixture, models=gps), rows, model.is_plain)
 
 
 def _told(model: Model) -> str:
@@ -263,26 +363,30 @@ def _start(kernel: FittedKernel, table: Table) -> tuple[Expression, torch.Tensor
     return rescaled.expression, start_of(rescaled)
 
 
-def _default(rows: Dataset) -> Any:
-    """BoTorch's own model, fitted if that is possible."""
+def default_model(X: FloatArray, y: FloatArray, bounds: FloatArray | None = None, *, strict: bool = False) -> Any:
+    """The model that BoTorch's users have without KITT, on raw inputs (N, D) and targets (N,).
+
+    Inputs are normalised by the bounds (2, D), or by their own range if the bounds have no width somewhere. Where the fit
+    fails, the parameters are those that it starts from, or the error is raised if `strict`.
+    """
     from botorch.exceptions.errors import ModelFittingError
-
-    try:
-        return default_model(rows.X, rows.y)
-    except (ModelFittingError, *_FAILURES):
-        return default_model(rows.X, rows.y, fit=False)
-
-
-def default_model(X: FloatArray, y: FloatArray, fit: bool = True) -> Any:
-    """The model that BoTorch's users have without KITT, on raw inputs (N, D) and targets (N,)."""
     from botorch.fit import fit_gpytorch_mll
     from botorch.models import SingleTaskGP
     from botorch.models.transforms import Normalize
     from gpytorch.mlls import ExactMarginalLogLikelihood
 
+    def unfitted() -> Any:
+        is_box = bounds is not None and bool((bounds[1] > bounds[0]).all())
+        inputs = Normalize(X.shape[1], bounds=torch.tensor(bounds) if is_box else None)
+        return SingleTaskGP(torch.tensor(X), torch.tensor(y).unsqueeze(-1), input_transform=inputs)
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = SingleTaskGP(torch.tensor(X), torch.tensor(y).unsqueeze(-1), input_transform=Normalize(X.shape[1]))
-        if fit:
+        model = unfitted()
+        try:
             fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+        except (ModelFittingError, *_FAILURES):
+            if strict:
+                raise
+            model = unfitted()
         return model.eval()

@@ -1,4 +1,4 @@
-"""Every error a user can meet. Each message says what was expected, what came, and what to do."""
+"""All errors of this package. Each message says what was expected, what was given, and what to do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 class KittError(Exception):
     """Base class of all errors that this package raises on purpose.
 
-    Every message says what was expected, what came, and what to do. Most subclasses are also a `ValueError` or a
+    Every message says what was expected, what was given, and what to do. Most subclasses are also a `ValueError` or a
     `RuntimeError`, so that they can be caught without importing them.
 
     Examples
@@ -22,7 +22,7 @@ class KittError(Exception):
     RBF*RBF is not a word: the square of RBF is no new kernel: write RBF
     """
 
-    def told(self, where: str) -> str:
+    def message_for(self, where: str) -> str:
         """The message for somebody who has options ("command line") or fields ("page") instead of Python's arguments."""
         return str(self)
 
@@ -37,11 +37,11 @@ class InvalidInputError(KittError, ValueError):
         super().__init__(f"{message}: {remedy}" if remedy else message)
         self._message, self._remedies = message, dict(remedies or {})
 
-    def told(self, where: str) -> str:
+    def message_for(self, where: str) -> str:
         return f"{self._message}: {self._remedies[where]}" if where in self._remedies else str(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Errors travel between processes."""
+        """Makes the error picklable, because it is sent between processes."""
         return _remade, (type(self), str(self), self._message, self._remedies)
 
 
@@ -60,11 +60,11 @@ class FitError(KittError, RuntimeError):
 
 
 class CheckpointError(KittError, RuntimeError):
-    """A checkpoint or model file that is truncated, foreign, or of another version."""
+    """A checkpoint or model file that is truncated, of another kind, or of another version."""
 
 
 class PartialExportWarning(UserWarning):
-    """What is handed over is a part of the model: its predictions are not those of the whole."""
+    """Warns that an export contains only a part of the model, so that its predictions differ from those of the whole."""
 
 
 class MissingExtraError(KittError, ImportError):
@@ -72,3 +72,8 @@ class MissingExtraError(KittError, ImportError):
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs '{package}', which is not installed: pip install 'kitt-gp[{extra}]'")
+        self._given = package, extra, purpose
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Makes the error picklable, because it is sent between processes."""
+        return type(self), self._given

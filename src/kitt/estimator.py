@@ -1,4 +1,4 @@
-"""KITT as a scikit-learn regressor: a thin face of `suggest`."""
+"""KITT as a scikit-learn regressor: a thin wrapper of `suggest`."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 class KITTRegressor(RegressorMixin, BaseEstimator):
-    """Gaussian-process regression with kernels that a pretrained network names from the table.
+    """Gaussian-process regression with kernels that a pretrained network proposes for the table.
 
     Parameters
     ----------
     k : int
-        Number of captions to fit.
+        Number of captions that the network proposes.
     weights : {"stacking", "bic", "lml", "network", "uniform"}
         How the fitted kernels are averaged.
     model : str
@@ -38,11 +38,11 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
     effort : {"quick", "normal", "thorough"}
         How much is fitted; see `kitt.model.candidates`.
     warp : bool
-        Also fit a transform of the target, where that looks better.
+        Also fit a transform of the target, where that is closer to a normal distribution.
     objective : {"map", "ml"}
         Fit parameters by maximum a posteriori or by maximum likelihood.
     head, ranking : str
-        Which head of the network names the kernels, and how captions are ranked; see `kitt.caption`.
+        Which head of the network proposes the kernels, and how captions are ranked; see `kitt.caption`.
     deadline : float or None
         Seconds for the whole call; None for as long as it takes.
     fit_options : mapping or None
@@ -52,7 +52,7 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
     Attributes
     ----------
     suggestion_ : Suggestion
-        Everything that was found; `model_` is its model, which can be saved.
+        The captions, the model and the warnings; `model_` is its model, which can be saved.
     kernels_ : tuple of FittedKernel
         The fitted kernels, with the weights `weights_`.
     n_features_in_, feature_names_in_
@@ -97,7 +97,7 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> KITTRegressor:
-        """Name, fit and average the kernels of a table.
+        """Propose, fit and average kernels for a table.
 
         Parameters
         ----------
@@ -137,15 +137,17 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
         quantiles : sequence of float, optional
             Also return the quantiles at these Q levels, of shape (M, Q).
         noisy : bool
-            Whether these are of an observation, with its noise, or of the function alone.
+            Whether these refer to an observation, with its noise, or to the function alone.
 
         Returns
         -------
         mean : array of shape (M,)
-            Or a pair of the mean and what else was asked for, of which at most one may be.
+            Or a pair of the mean and the one other result that was requested.
         """
         if return_std + return_cov + (quantiles is not None) > 1:
-            raise InvalidInputError("ask for one of return_std, return_cov and quantiles at a time")
+            raise InvalidInputError(
+                "expected at most one of return_std, return_cov and quantiles; got several: call predict for each of them"
+            )
         table = self._inputs(X)
         mean, std = self.model_.predict(table, noisy)
         if return_std:
@@ -165,7 +167,7 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
         return self.model_.sample(table, n_samples, noisy, seed).T
 
     def explain(self) -> Explanation:
-        """What the model found: the same as `kitt.explain` of its suggestion."""
+        """An explanation of the model, as `kitt.explain` returns it."""
         check_is_fitted(self)
         import kitt
 
@@ -174,7 +176,7 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
     def _dataset(self, X: Any, y: Any) -> Dataset:
         X, name = _pandas(X), str(getattr(y, "name", None) or "")
         if _has_words(X):
-            validate_data(self, X, skip_check_array=True)  # takes down the names
+            validate_data(self, X, skip_check_array=True)  # sets n_features_in_ and feature_names_in_
             return as_dataset(X, y)
         X, y = validate_data(self, X, y, y_numeric=True, dtype=np.float64, ensure_min_samples=MIN_ROWS)
         names = getattr(self, "feature_names_in_", None)
@@ -193,7 +195,7 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
 
 
 def _pandas(X: Any) -> Any:
-    """A data frame of any library as that of pandas; whatever is no data frame as it is."""
+    """A data frame of any library as a pandas frame; anything else is returned unchanged."""
     frame = as_frame(X)
     return X if frame is None else frame
 

@@ -77,8 +77,7 @@ def check_format(
     version: int | str,
     upgrades: Mapping[int, Callable[[Mapping[str, Any]], dict[str, Any]]] | None = None,
 ) -> Mapping[str, Any]:
-    """The document, brought from an older version to this one; CheckpointError unless it has that format and a version
-    that can be read."""
+    """The document, upgraded to this version if it is older; CheckpointError unless its format and version can be read."""
     found = document.get("format") if isinstance(document, Mapping) else type(document).__name__
     if found != format or not isinstance(document, Mapping):
         raise CheckpointError(f'expected a document with "format": "{format}", got {found!r}: another kind of file')
@@ -94,7 +93,7 @@ def check_format(
 
 
 def check_schema(document: Any, format: str, schema: Mapping[str, Any], *others: Mapping[str, Any]) -> None:
-    """Raise CheckpointError where a document departs from its schema, which may refer to `others`."""
+    """Raise CheckpointError if a document does not conform to its schema, which may refer to `others`."""
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import best_match
     from referencing import Registry, Resource

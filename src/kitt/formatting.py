@@ -1,4 +1,4 @@
-"""Numbers formatted for people, in all texts that this package writes."""
+"""Numbers formatted for readers, in all texts that this package writes."""
 
 from __future__ import annotations
 
@@ -12,3 +12,8 @@ def percent(share: float) -> str:
 def number(value: float) -> str:
     """Two significant digits, without needless exponents."""
     return f"{float(f'{value:.2g}'):,.12g}" if 1e-4 <= abs(value) < 1e7 else f"{value:.2g}"
+
+
+def counted(count: int, what: str) -> str:
+    """1 row, 2 rows."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""The pipeline: the six inference steps of the paper, one after the other. Everything a user does goes through here."""
+"""The pipeline: the six inference steps of the paper, one after the other."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def suggest(
     progress: Progress | None = None,
     **options: Any,
 ) -> Suggestion:
-    """Name the kernel of a table, and with `fit` make a model of it.
+    """Propose kernels for a table, and with `fit` build a model from them.
 
     Parameters
     ----------
@@ -37,13 +37,13 @@ def suggest(
     y : array of shape (N,), optional
         The target in raw units.
     k : int
-        How many captions the network gives.
+        How many captions the network proposes.
     fit : bool
-        Whether to fit a model, or only to ask the network.
+        Whether to fit a model, or only to caption the table.
     target : str, optional
         The column of a frame or a file that is the target; without it, the last one.
     progress : callable, optional
-        Is told what is being done, and which share of all work is done.
+        Called with a description of the current step and the share of all work that is done.
     **options
         The fields of `kitt.model.options.Options`: among them `effort` ("quick", "normal" or "thorough"), `deadline`
         (seconds for the whole call), `model` (the checkpoint), `ranking`, `weights` and `random_state`.
@@ -71,7 +71,7 @@ def suggest_dataset(
     progress: Progress | None = None,
     captions: Captions | None = None,
 ) -> Suggestion:
-    """The same for a Dataset and `Options`; with `captions` given, the network is not asked at all, and nothing grows."""
+    """The same for a Dataset and `Options`. With `captions` given, the network is not used, and no words are added."""
     report, times = progress or (lambda what, share: None), [time.perf_counter()]
     deadline = Deadline.of(options.deadline, dataset.n)
     dataset = without_copies(dataset)
@@ -84,7 +84,7 @@ def suggest_dataset(
     if not fit:
         return Suggestion(dataset, options, captions, warnings=notes, seconds=_seconds(times))
     table = Table.of(dataset)  # standardised here, once, for all fits
-    some = rows_to_fit(table, options)  # of a large table, as many as exact GPs can take
+    some = rows_to_fit(table, options)  # a subset of a large table, which exact GPs can handle
     fits = fit_candidates(some, captions.ranked, options, report, propose, deadline.of_fits)  # step 5
     times.append(time.perf_counter())
     mixture = average(fits.models, options.weights, captions)  # step 6
@@ -95,7 +95,7 @@ def suggest_dataset(
 
 
 def _proposals(options: Options) -> Propose:
-    """What the network says about another table of the same kind, such as what a kernel leaves of the target."""
+    """A function that captions another table with the same options, such as the residual of a kernel."""
 
     def propose(table: Table) -> list[Expression]:
         captions = caption(table.X.numpy(), table.y.numpy(), options.k, **options.of_captions)
@@ -105,6 +105,6 @@ def _proposals(options: Options) -> Propose:
 
 
 def _seconds(times: list[float]) -> dict[str, float]:
-    """Of each stage, from the times between them."""
+    """The seconds of each stage, from the times at their boundaries."""
     spent = [after - before for before, after in pairwise(times)]
     return dict(zip(("caption", "fit", "average"), spent, strict=False))

@@ -75,7 +75,7 @@ def test_version(run) -> None:
 def test_suggest_for_people(run, folder) -> None:
     code, out, err = run("suggest", folder / "one.csv", "--target", "y", "-k", 2)
     assert code == 0
-    assert "30 rows, 3 columns, target 'y'" in out
+    assert "30 rows, 3 input columns, target 'y'" in out
     assert "probability" in out
     assert "column 'kind': text with 2 levels" in err
 

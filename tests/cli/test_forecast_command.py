@@ -2,6 +2,7 @@
 
 import io
 import json
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -35,6 +36,63 @@ def test_a_file_becomes_a_forecast_a_picture_and_words(run, sales: Path) -> None
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_report(run, sales: Path) -> None:
+    report = sales.parent / "forecast.html"
+    code, text, _ = run(sales, "--time", "month", "-n", 3, "--report", report)
+    assert code == 0
+    assert f"report in {report}" in text
+    assert "The next 3 months of units" in report.read_text()
+
+
+def test_a_file_that_cannot_be_read_does_not_stop_the_others(run, sales: Path) -> None:
+    (sales.parent / "broken.csv").write_bytes(b"\x00\x01")
+    (sales.parent / "other.csv").write_text("day,units\n" + "".join(f"{i},{i}\n" for i in range(9)))
+    summary = sales.parent / "out" / "summary.csv"
+    summary.parent.mkdir()
+    code, text, errors = run(sales.parent, "--time", "month", "-n", 2, "--summary", summary)
+    assert code == 2
+    assert "another binary file" in errors
+    assert "time: expected one of day, units; got 'month'" in errors
+    assert "1 of 3 series forecast" in errors
+    assert len(pd.read_csv(io.StringIO(text))) == 2
+    assert pd.read_csv(summary)["error"].notna().sum() == 2
+
+
+def test_thousands_and_month_names_are_read(run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    months = pd.date_range("2018-01-01", periods=30, freq="MS")
+    cells = [f"{1000 + 100 * rng.normal():,.1f}" for _ in range(30)]
+    pd.DataFrame({"month": months.strftime("%B %Y"), "v": cells}).to_csv(tmp_path / "t.csv", index=False)
+    code, text, _ = run(tmp_path / "t.csv", "--time", "month", "-n", 1, "--json")
+    assert code == 0
+    record = json.loads(text)
+    assert 500 < record["forecast"][0]["mean"] < 1500
+    assert record["forecast"][0]["index"] == "2020-07-01"
+    assert "column 'v': 1,000 read as 1000" in record["notes"]
+
+
+def test_a_scheduler(run, tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    rows = [(store, day, float(day % 4 + 10)) for store in "ab" for day in range(16)]
+    pd.DataFrame(rows, columns=["store", "day", "units"]).to_csv(tmp_path / "long.csv", index=False)
+    arguments = (tmp_path / "long.csv", "--time", "day", "--by", "store", "-n", 2, "--season", 4)
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, dashboard_address=None, processes=False
+    ) as cluster:
+        code, text, errors = run(*arguments, "--scheduler", cluster.scheduler_address)
+    assert code == 0
+    assert "2 of 2 series forecast" in errors
+    assert text == run(*arguments)[1]
+
+
+def test_a_scheduler_that_is_not_there_is_told(run, sales: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(sys.modules["kitt.forecast.many"], "_PATIENCE", 0.5)  # kitt.forecast is also a function
+    code, _, errors = run(sales, sales, "--time", "month", "--by", "units", "--scheduler", "tcp://127.0.0.1:1")
+    assert code == 2
+    assert "expected a dask scheduler at 'tcp://127.0.0.1:1'" in errors
+
+
 def test_json(run, sales: Path) -> None:
     code, text, _ = run(sales, "-t", "units", "--time", "month", "-n", 3, "--json", "--quantiles", "0.1,0.9")
     record = json.loads(text)
@@ -54,6 +112,15 @@ def test_several_series_and_one_that_is_too_short(run, tmp_path: Path) -> None:
     assert pd.read_csv(summary)["series"].tolist() == ["a", "b"]
 
 
+def test_errors_of_several_series_name_options_of_the_command(run, tmp_path: Path) -> None:
+    rows = [(store, day, float(day)) for store in "ab" for day in [*range(9), 8]]
+    pd.DataFrame(rows, columns=["store", "day", "units"]).to_csv(tmp_path / "long.csv", index=False)
+    code, _, errors = run(tmp_path / "long.csv", "--time", "day", "--by", "store")
+    assert code == 2
+    assert "with --by" in errors
+    assert "by=..." not in errors
+
+
 def test_columns_that_are_known_say_how_far(run, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     price = rng.normal(size=44)
@@ -71,7 +138,12 @@ def test_columns_that_are_known_say_how_far(run, tmp_path: Path) -> None:
         (["--target", "month"], "expected numbers in the target"),
         (["--quantiles", "x"], "levels between 0 and 1"),
         (["--known", "month"], "rows after the last value"),
+        (["--by", "month", "--report", "r.html"], "expected a single series for a report; got 48"),
+        (["--target", "month", "--time", "month"], "got 'month' in two"),
         (["-o", "/nowhere/out.csv"], "there is no directory"),
+        (["--summary", "s.csv"], "expected several series for --summary; got one"),
+        (["--jobs", "2"], "expected several series for --jobs; got one"),
+        (["--scheduler", "tcp://127.0.0.1:1"], "expected several series for --scheduler; got one"),
     ],
 )
 def test_errors_say_what_to_do(run, sales: Path, arguments: list[str], message: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +13,10 @@ import torch
 
 import kitt
 from kitt.explain import Explanation
-from kitt.explain.checks import held_out, random_folds, table_of
+from kitt.explain.checks import LeftOut, held_out, opposite, random_folds, table_of
 from kitt.explain.columns import shape, shares
-from kitt.explain.facts import Check, Curve
-from kitt.explain.seasons import is_borne_out, is_resolved
+from kitt.explain.facts import Check, Curve, errors_among
+from kitt.explain.seasons import compared_cycles, is_resolved, repeated_variance
 from kitt.fitting.fitted import FittedGP
 from kitt.fitting.table import Table
 from kitt.formatting import number, percent
@@ -224,7 +225,7 @@ def test_percents(share: float, text: str) -> None:
     assert percent(share) == text
 
 
-@pytest.mark.parametrize(("season", "says"), [(1.0, "comes back every"), (0.0, "smooth function of x1.")])
+@pytest.mark.parametrize(("season", "says"), [(1.0, "comes back every"), (0.0, "function of x1. The mean rises")])
 def test_a_season_is_told_beside_a_trend(season: float, says: str) -> None:
     x = np.linspace(0, 10, 120)
     rng = np.random.default_rng(0)
@@ -293,11 +294,43 @@ def test_which_periods_a_column_resolves(values: np.ndarray, period: float, yes:
     assert is_resolved(values, period) == yes
 
 
-@pytest.mark.parametrize(("period", "gain", "yes"), [(10.0, 0.25, True), (40.0, 0.25, False), (40.0, 0.35, True)])
-def test_few_cycles_must_be_clearer(period: float, gain: float, yes: bool) -> None:
-    check = Check("repeats", "x", gain, 0.1, 100)
-    assert is_borne_out(check, np.arange(101.0), period) == yes
-    assert not is_borne_out(None, np.arange(101.0), period)
+@pytest.mark.parametrize(("period", "yes"), [(10.0, True), (40.0, False)])
+def test_few_cycles_must_be_clearer(period: float, yes: bool) -> None:
+    x = np.arange(101.0)
+    worth = np.where(np.arange(101) % 2 == 0, 1.25, -0.75)  # 0.25 per row, 2.5 standard errors
+    out = LeftOut(worth, x, x, x)
+    plain = LeftOut(np.zeros(101), x, x, x)
+    assert compared_cycles("x", out, plain, x, period).is_supported == yes
+
+
+def test_the_best_of_many_must_be_clearer() -> None:
+    assert errors_among(1) == pytest.approx(2.0)
+    assert 3.3 < errors_among(60) < 3.4
+    assert replace(Check("column", "c10", 0.045, 0.017, 150), errors=errors_among(60)).is_supported is False
+
+
+@pytest.mark.parametrize(
+    ("kernel", "claim", "other"),
+    [
+        ("RBF", "smooth", "Matern12"),
+        ("Matern52*Periodic + Linear", "smooth", "Matern12*Periodic + Linear"),
+        ("RBF + Matern32", "rough", "RBF"),
+        ("RBF*Matern12", "rough", "RBF"),
+    ],
+)
+def test_smooth_and_rough_are_held_against_their_opposite(kernel: str, claim: str, other: str) -> None:
+    assert opposite(kitt.parse(kernel)) == (claim, kitt.parse(other))
+    assert opposite(kitt.parse("Linear + Cosine")) is None
+
+
+def test_what_comes_back_is_told_apart_from_a_trend() -> None:
+    def line(x: np.ndarray) -> np.ndarray:
+        return 3 * x + np.sin(2 * np.pi * x / 7) + 2 * np.sin(2 * np.pi * x / 24)
+
+    assert repeated_variance(line, 0.0, 300.0, 7.0) == pytest.approx(0.5, abs=0.03)
+    assert repeated_variance(line, 0.0, 300.0, 24.0) == pytest.approx(2.0, abs=0.1)
+    assert repeated_variance(lambda x: 3 * x, 0.0, 300.0, 24.0) == pytest.approx(0.0, abs=1e-9)
+    assert repeated_variance(line, 0.0, 30.0, 24.0) == 0.0  # less than two cycles
 
 
 def test_left_out_rows_have_no_part_in_their_prediction() -> None:
@@ -363,3 +396,47 @@ def test_columns_that_matter_together_are_named() -> None:
     assert "together, a and b make" in explanation.text.lower()
     assert "without c" not in explanation.text
     assert not explanation.is_supported("column", "c")
+
+
+def test_a_period_is_not_told_if_the_mean_does_not_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the check of left-out cycles says."""
+    check = Check("repeats", "x", 0.5, 0.01, 100)
+    monkeypatch.setattr(sys.modules["kitt.explain.seasons"], "find", lambda *_: [(0.2, check)])
+    x = np.linspace(0, 10, 100)
+    rng = np.random.default_rng(0)
+    straight = kitt.explain(fit("RBF", {"x": x}, x + 0.1 * rng.normal(size=100)))
+    assert straight.seasons == ()
+    assert straight.check("repeats") is None
+    assert "comes back" not in straight.text
+
+
+def test_shares_have_the_uncertainty_of_the_function() -> None:
+    """Of few noisy rows it is large, of many small; an additive function has pairs without a share."""
+    rng = np.random.default_rng(0)
+
+    def error(n: int, noise: float) -> float:
+        X = {name: rng.uniform(-1, 1, n) for name in ("a", "b")}
+        explanation = kitt.explain(fit("RBF", X, X["a"] + 0.5 * X["b"] + noise * rng.normal(size=n)), check=False)
+        strongest = explanation.columns[0]
+        assert strongest.alone_error is not None
+        assert strongest.sensitivity_error is not None
+        return strongest.alone_error
+
+    assert error(30, 0.8) > 2 * error(200, 0.05)
+
+
+def test_levels_are_told_where_they_are_lowest_and_highest() -> None:
+    rng = np.random.default_rng(0)
+    kind = rng.choice(["low", "mid", "top"], 120)
+    y = pd.Series(kind).map({"low": 0.0, "mid": 1.0, "top": 3.0}) + 0.2 * rng.normal(size=120)
+    frame = pd.DataFrame({"x": rng.normal(size=120), "kind": kind, "y": y})
+    explanation = kitt.explain(kitt.suggest(frame, fit=True, effort="quick"))
+    assert "lowest at kind low and highest at top" in explanation.text
+
+
+def test_a_step_rises_and_is_not_called_smooth() -> None:
+    rng = np.random.default_rng(1)
+    x = np.sort(rng.uniform(0, 100, 150))
+    explanation = kitt.explain(fit("Matern52", {"x": x}, 10 * (x > 60) + 0.5 * rng.normal(size=150)))
+    assert "rises with x" in explanation.text
+    assert "smooth" not in explanation.text

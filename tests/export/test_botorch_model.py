@@ -149,6 +149,30 @@ def test_conditioning_is_an_update(model: Model) -> None:
     torch.testing.assert_close(conditioned.train_targets[-5:], torch.tensor(y))
 
 
+def test_conditioning_on_what_are_no_observations(model: Model) -> None:
+    botorch_model, X = model.to_botorch(), points(3)
+    for Y, expected in (
+        (torch.ones(2, 1), r"shape \(..., 3, 1\)"),
+        (torch.ones(3), r"shape \(..., 3, 1\)"),
+        (torch.full((3, 1), torch.nan), "finite targets"),
+    ):
+        with pytest.raises(InvalidInputError, match=expected):
+            botorch_model.condition_on_observations(X, Y)
+
+
+def test_posterior_transforms_are_applied_whatever_the_noise(model: Model) -> None:
+    """As one does who minimises."""
+    from botorch.acquisition.objective import ScalarizedPosteriorTransform
+
+    negated = ScalarizedPosteriorTransform(torch.tensor([-1.0], dtype=torch.float64))
+    botorch_model, X = model.to_botorch(), points(3)
+    for noise in (False, True, torch.ones(3, 1, dtype=torch.float64)):
+        own = botorch_model.posterior(X, observation_noise=noise)
+        transformed = botorch_model.posterior(X, observation_noise=noise, posterior_transform=negated)
+        torch.testing.assert_close(transformed.mean, -own.mean)
+        torch.testing.assert_close(transformed.variance, own.variance)
+
+
 def test_fantasies_are_models_of_their_own(model: Model) -> None:
     from botorch.sampling import SobolQMCNormalSampler
 

@@ -160,7 +160,7 @@ def test_growing_noise_is_found():
 
 def test_a_deadline_is_kept_and_said():
     dataset, *_ = drawn("Matern52*Periodic", n=400, d=4)
-    model = fit("Matern52*Periodic", dataset, random_state=0, deadline=0.05)
+    model = fit("Matern52*Periodic", dataset, random_state=0, deadline=1e-9)  # over before it starts
     assert not model.converged
     assert any("deadline" in warning for warning in model.warnings)
     assert np.isfinite(model.predict(dataset.X[:3])[0]).all()
@@ -199,7 +199,7 @@ def test_what_cannot_be_fitted_is_reported_and_left_out(monkeypatch):
     models, failures = fit_all([parse("RBF"), parse("Linear")], dataset, random_state=0)
     assert [str(m.expression) for m in models] == ["RBF"]
     assert [str(failure.expression) for failure in failures] == ["Linear"]
-    assert "it has no likelihood" in str(failures[0])
+    assert "no finite likelihood" in str(failures[0])
     with pytest.raises(InvalidInputError, match="objective"):
         fit("RBF", dataset, objective="best")
 

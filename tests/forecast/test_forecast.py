@@ -1,20 +1,24 @@
 """Forecasts of series whose future is known."""
 
 import json
+import pickle
+import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import kitt
-from kitt.errors import InvalidInputError
+from kitt.errors import InvalidInputError, MissingExtraError
 from kitt.forecast.candidates import Candidate, layout
 from kitt.forecast.covariates import Covariates
 from kitt.forecast.evaluate import origin_starts, rolling
 from kitt.forecast.fit import fit
 from kitt.forecast.forecaster import KITTForecaster
 from kitt.forecast.picture import save_picture, text_picture
-from kitt.forecast.pipeline import _table
+from kitt.forecast.pipeline import _table, checked
+from kitt.forecast.seasons import find_seasons
 from kitt.forecast.series import Series
 from kitt.lab.series import KINDS, simulate
 
@@ -111,10 +115,41 @@ def test_what_was_simulated_is_named(kind: str) -> None:
     assert np.mean((series.future >= low) & (series.future <= high)) > 0.6
 
 
+def test_a_cycle_without_a_fixed_period_is_no_season() -> None:
+    """An autoregression of order two swings with about 43 steps, each cycle of another length, beside a season of 12."""
+    rng = np.random.default_rng(0)
+    t, z = np.arange(360), np.zeros(360)
+    for i in range(2, 360):
+        z[i] = 2 * 0.97 * np.cos(2 * np.pi / 43) * z[i - 1] - 0.97**2 * z[i - 2] + 0.1 * rng.normal()
+    y = 0.1 * t + 3 * np.sin(2 * np.pi * t / 12) + z + 0.2 * rng.normal(size=360)
+    series = Series.of(y)
+    found = find_seasons(series, _table(series, Covariates.none(series.n, 1), ()))
+    assert [round(season.period) for season in found] == [12]
+
+
+def test_a_change_is_told_with_its_month_and_kept_in_json() -> None:
+    t = np.arange(96)
+    y = 50 + 0.5 * t - 0.8 * np.maximum(t - 62, 0) + 0.3 * np.random.default_rng(4).normal(size=96)
+    made = kitt.forecast(pd.Series(y, pd.date_range("1978-01-01", periods=96, freq="MS")), horizon=12)
+    assert re.search(r"Until \w+ 1983 the level rose by about 0\.\d+ a step; from then on it falls by", made.explain())
+    (change,) = json.loads(json.dumps(made.to_dict()))["changes"]
+    assert change["kind"] == "bend"
+    assert change["at"].startswith("1983-")
+
+
 def test_a_season_can_be_given_or_forbidden() -> None:
     y = simulate("trend and season", np.random.default_rng(1)).seen
     assert [s.period for s in kitt.forecast(y, season=6).seasons] == [6.0]
     assert not kitt.forecast(y, season=0).seasons
+
+
+def test_a_given_period_has_the_name_of_the_calendar_though_steps_are_irregular() -> None:
+    days = np.cumsum(np.tile([0.5, 0.6, 0.5, 0.5, 0.45], 6))
+    dates = pd.Timestamp("2024-01-01") + pd.to_timedelta(days, unit="D")
+    series, _, given = checked(np.arange(30.0), dates, season=14)
+    assert series.step == pytest.approx(0.5)
+    assert given is not None
+    assert [(season.period, season.name) for season in given] == [(7.0, "week")]
 
 
 def test_columns_that_are_known_help() -> None:
@@ -137,6 +172,10 @@ def test_odd_series_have_a_finite_forecast(y: np.ndarray) -> None:
     [
         ({"horizon": 0}, "horizon from 1"),
         ({"season": -1}, "periods of at least two"),
+        ({"season": 1}, "periods of at least two"),
+        ({"season": 1.5}, "periods of at least two"),
+        ({"season": [0, 4]}, "periods of at least two"),
+        ({"season": [2, 3, 4, 5]}, "at most 3 periods"),
         ({"X": np.ones((20, 1))}, "give future too"),
         ({"X": np.ones((20, 1)), "future": np.ones((3, 1))}, "future with 12 rows"),
     ],
@@ -154,6 +193,7 @@ def test_a_bad_series_does_not_stop_the_others() -> None:
     assert list(found.table.groupby("series").size().items()) == [("a", 4), ("b", 4)]
     assert list(found.failures["series"]) == ["c"]
     assert "at least 8" in found.failures["error"].iloc[0]
+    assert isinstance(pickle.loads(pickle.dumps(MissingExtraError("a", "b", "c"))), MissingExtraError)  # of a worker
     again = kitt.forecast_many(frame, "units", "week", "store", horizon=4, jobs=2)
     assert np.allclose(again.table["mean"], found.table["mean"])
 
@@ -170,3 +210,50 @@ def test_the_forecaster_is_an_estimator() -> None:
     assert KITTForecaster(**forecaster.get_params()).get_params() == forecaster.get_params()
     with pytest.raises(InvalidInputError, match="whole numbers from 1"):
         forecaster.predict(fh=[0])
+
+
+def test_it_is_short_in_a_notebook(monthly: tuple[pd.Series, np.ndarray, kitt.Forecast]) -> None:
+    _, _, made = monthly
+    assert repr(made) == "<Forecast of 'sales': 24 steps, 2019-01-01 to 2020-12-01, from 84 values>"
+    assert len(made._repr_html_()) < 5000
+    evil = replace(made, series=replace(made.series, name="<script>"))
+    assert "<script>" not in evil._repr_html_()
+
+
+def test_accuracy_by_step_adds_up(monthly: tuple[pd.Series, np.ndarray, kitt.Forecast]) -> None:
+    _, _, made = monthly
+    steps, whole = made.accuracy_by_step(0.9), made.accuracy(0.9)
+    assert steps["values"].sum() == whole["values"]
+    assert np.average(steps["coverage"], weights=steps["values"]) == pytest.approx(whole["coverage"])
+    error = np.average(steps["mean_absolute_error"], weights=steps["values"])
+    assert error == pytest.approx(whole["mean_absolute_error"])
+
+
+def test_polars_series_and_frames() -> None:
+    polars = pytest.importorskip("polars")
+    y = np.tile([1.0, 4.0, 2.0, 7.0], 6) + 0.1 * np.random.default_rng(0).normal(size=24)
+    days = pd.date_range("2024-01-01", periods=24, freq="D")
+    made = kitt.forecast(polars.Series("units", y), polars.Series(days.to_pydatetime()), 2, season=4)
+    assert made.series.name == "units"
+    assert made.index[0] == pd.Timestamp("2024-01-25")
+    frame = polars.DataFrame({"day": days.to_pydatetime(), "shop": ["a"] * 12 + ["b"] * 12, "units": y})
+    found = kitt.forecast_many(frame, "units", "day", "shop", 2, season=4)
+    assert repr(found) == "<Forecasts of 2 series, of which 0 failed>"
+    assert list(found.table["index"][:2]) == [pd.Timestamp("2024-01-13"), pd.Timestamp("2024-01-14")]
+
+
+@pytest.mark.parametrize(
+    ("y", "horizon"), [(np.full(20, 5.0), 4), (np.arange(8.0), 40), (np.where(np.arange(30) % 3, 0.0, 7.0), 3)]
+)
+def test_awkward_series_have_a_forecast(y: np.ndarray, horizon: int) -> None:
+    """A constant, eight values with a horizon beyond their length, and mostly zeros."""
+    made = kitt.forecast(y, horizon=horizon)
+    assert np.isfinite(made.to_frame().to_numpy()).all()
+    assert made.explain()
+    assert text_picture(made)
+
+
+def test_rows_at_the_end_without_a_value_are_told() -> None:
+    made = kitt.forecast([*np.arange(12.0), np.nan, np.nan], horizon=2)
+    assert list(made.index) == [14, 15]
+    assert "the last 2 rows without a value: the forecast begins after them" in made.notes

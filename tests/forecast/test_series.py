@@ -25,6 +25,28 @@ def test_regular_dates_are_counted_in_steps_and_go_on(freq: str, step: str, year
     assert series.calendar["year"] == pytest.approx(year)
 
 
+@pytest.mark.parametrize(
+    ("freq", "step"),
+    [
+        ("15min", "15 minutes"),
+        ("90s", "90 seconds"),
+        ("2D", "2 days"),
+        ("14D", "2 weeks"),
+        ("6h", "6 hours"),
+        ("s", "second"),
+    ],
+)
+def test_steps_have_names(freq: str, step: str) -> None:
+    assert Series.of(Y, pd.date_range("2024-01-01", periods=40, freq=freq)).frequency.name == step
+
+
+def test_months_on_a_late_day_end_with_the_month() -> None:
+    months = pd.date_range("2020-03-01", periods=46, freq="MS")
+    dates = months[months.month != 2][:40] + pd.Timedelta(days=29)
+    ahead = Series.of(Y, dates).future(5)[1][1:]
+    assert [str(date.date()) for date in ahead] == ["2023-11-30", "2023-12-30", "2024-01-30", "2024-02-29"]
+
+
 def test_business_days_skip_weekends() -> None:
     dates = pd.bdate_range("2024-01-01", periods=45)
     series = Series.of(Y, dates[:40])

@@ -1,4 +1,4 @@
-"""What the cells of `test_bench` do: in a file of its own, light to import, so that other processes find it quickly."""
+"""Cells for the tests of the benchmark, in a file of its own that other processes import quickly."""
 
 import os
 import signal
@@ -35,5 +35,20 @@ def squares(count: int, seconds: float = 0.0) -> list[Cell]:
     return [Cell({"x": x}, square, {"x": x, "seconds": seconds}) for x in range(count)]
 
 
-if __name__ == "__main__":
-    run(squares(int(sys.argv[2]), 0.1), sys.argv[1], Plan(jobs=0))
+def wait_for_ever() -> dict[str, Any]:
+    signal.pause()
+    return {}
+
+
+def write_table(path: Path, rows: int = 40, seed: int = 0) -> Path:
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (rows, 2))
+    y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(rows)
+    np.savetxt(path, np.column_stack([X, y]), delimiter=",", header="a,b,y", comments="")
+    return path
+
+
+if __name__ == "__main__":  # two cells, and a third that only a signal ends
+    run([*squares(2), Cell({"x": 2}, wait_for_ever, {})], sys.argv[1], Plan(jobs=0))

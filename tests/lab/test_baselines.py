@@ -1,29 +1,25 @@
 """The baselines: what the protocol promises of each, and each kernel against its formula."""
 
-import json
 import math
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
-from typer.testing import CliRunner
 
-from kitt.cli.main import app
-from kitt.errors import CheckpointError, FitError, InvalidInputError, KittError
+from baseline_work import network, table
+from kitt.errors import FitError, InvalidInputError, KittError
 from kitt.fitting.config import Budget
 from kitt.gp.exact import log_marginal_likelihood
 from kitt.lab.baselines import METHODS, ahgp, exact, method
 from kitt.lab.baselines.base import FittedMethod
 from kitt.lab.baselines.deep_kernel import DeepRBF
-from kitt.lab.baselines.exact import Covariance, StoppingRule, condition, covariance_matrix, loss, maximise_likelihood
+from kitt.lab.baselines.exact import Covariance, StoppingRule, condition, loss, maximise_likelihood
 from kitt.lab.baselines.neural_kernel_network import NetworkKernel, PositiveLinear, likely_periods, median_scales
 from kitt.lab.baselines.spectral_mixture import SpectralKernel, SpectralMixture
-from kitt.lab.train import Progress, RunFolder
 from kitt.table.dataset import Dataset
 
 SHORT = StoppingRule(steps=25)
@@ -49,12 +45,6 @@ def untrained(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-def network() -> ahgp.HyperparameterNetwork:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return ahgp.HyperparameterNetwork(ahgp.NetworkConfig(width=16, blocks=1)).eval()
-
-
 @pytest.fixture(scope="module")
 def fitted(untrained: str) -> Any:
     """fit(name) once for each method, on the same table."""
@@ -70,13 +60,6 @@ def fitted(untrained: str) -> Any:
 
 def quick(name: str, checkpoint: str) -> Any:
     return method(name, **QUICK[name], **({"checkpoint": checkpoint} if name == "ahgp" else {}))
-
-
-def table(n: int, seed: int, scale: float = 1.0, shift: float = 0.0) -> Dataset:
-    random = np.random.default_rng(seed)
-    X = random.uniform(-2, 2, (n, 3))
-    y = 5 * np.sin(1.5 * X[:, 0]) + 3 * X[:, 1] + 0.3 * random.standard_normal(n)
-    return Dataset.from_arrays(scale * X + shift, scale * y + shift)
 
 
 # --- registry and protocol --------------------------------------------------------------------------------------------
@@ -182,6 +165,15 @@ def test_new_rows_are_checked(fitted: Any) -> None:
         fit.predict(np.full((1, 3), np.nan))
     with pytest.raises(InvalidInputError, match="one for each row"):
         fit.log_density(np.zeros((4, 3)), np.zeros(3))
+
+
+def test_ahgp_noise_is_fixed_and_optional(untrained: str, fitted: Any) -> None:
+    X = table(20, 1).X
+    _, noisy = fitted("ahgp").predict(X)
+    _, latent = method("ahgp", checkpoint=untrained, protocol="original").fit(table(60, 0), 0).predict(X)
+    np.testing.assert_allclose(noisy - latent, ahgp.NOISE * table(60, 0).y.var(), rtol=1e-4)
+    with pytest.raises(InvalidInputError, match="protocol"):
+        method("ahgp", protocol="paper")
 
 
 # --- exact GPs of modules ---------------------------------------------------------------------------------------------
@@ -314,125 +306,3 @@ def test_spectral_mixture_finds_a_period() -> None:
     data = Dataset.from_arrays(x[:60], np.sin(2 * np.pi * x[:60, 0] / 1.3))
     mean, _ = SpectralMixture(components=2, draws=200, stopping=SHORT).fit(data, 0).predict(x[60:])
     assert np.abs(mean - np.sin(2 * np.pi * x[60:, 0] / 1.3)).max() < 0.2
-
-
-# --- AHGP -------------------------------------------------------------------------------------------------------------
-
-
-def test_ahgp_kernel_formula() -> None:
-    random = np.random.default_rng(0)
-    log_v, A, B = random.normal(size=(2, 10)), random.random((3, 2)), random.random((4, 2))
-    w = random.dirichlet(np.ones(10), 2)
-    expected = np.ones((3, 4))
-    for i, j, d in product(range(3), range(4), range(2)):
-        tau = A[i, d] - B[j, d]
-        expected[i, j] *= sum(w[d, m] * math.exp(-2 * math.pi**2 * math.exp(log_v[d, m]) * tau**2) for m in range(10))
-    np.testing.assert_allclose(ahgp.mixture_product(*map(torch.as_tensor, (log_v, w, A, B))), expected)
-
-
-def test_ahgp_symmetries() -> None:
-    net, random = network(), torch.Generator().manual_seed(0)
-    X, y = torch.randn(2, 12, 4, generator=random), torch.randn(2, 12, generator=random)
-    points, dims = torch.randperm(12, generator=random), torch.randperm(4, generator=random)
-    with torch.no_grad():
-        log_v, w = net(X, y)
-        assert_close(net(X[:, points], y[:, points]), (log_v, w), rtol=1e-4, atol=1e-4)
-        assert_close(net(X[:, :, dims], y), (log_v[:, dims], w[:, dims]), rtol=1e-4, atol=1e-4)
-    assert_close(w.sum(-1), torch.ones(2, 4))
-    assert (log_v.abs() <= 10).all()
-
-
-def test_ahgp_noise_is_fixed_and_optional(untrained: str, fitted: Any) -> None:
-    X = table(20, 1).X
-    _, noisy = fitted("ahgp").predict(X)
-    _, latent = method("ahgp", checkpoint=untrained, protocol="original").fit(table(60, 0), 0).predict(X)
-    np.testing.assert_allclose(noisy - latent, ahgp.NOISE * table(60, 0).y.var(), rtol=1e-4)
-    with pytest.raises(InvalidInputError, match="protocol"):
-        method("ahgp", protocol="paper")
-
-
-def test_ahgp_loss_is_the_likelihood_of_the_kernel_it_sets() -> None:
-    net, random = network(), torch.Generator().manual_seed(0)
-    X, y = ahgp.simulate(2, 10, 3, random)
-    log_v, w = net(X, y)
-    for i in range(2):
-        kernel = ahgp.MixtureProduct(log_v[i].detach(), w[i].detach())
-        K = covariance_matrix(kernel, kernel.features(X[i].double()))
-        expected = -log_marginal_likelihood(K, y[i].double()) / 10
-        assert float(ahgp.loss(net, X, y)[i].detach()) == pytest.approx(expected.item(), rel=1e-4)
-
-
-TINY: dict[str, Any] = {
-    "settings": ahgp.Training(entries=200, warm_up=2, save_seconds=0),  # a state after every step
-    "config": ahgp.NetworkConfig(width=8, heads=2, blocks=1),
-}
-
-
-def weights(path: Path) -> list[torch.Tensor]:
-    return list(ahgp.load.__wrapped__(str(path)).parameters())
-
-
-def test_ahgp_training_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    def stop(now: Progress) -> None:
-        if now.step == 2:
-            raise KeyboardInterrupt
-
-    whole = ahgp.train(tmp_path / "whole", **TINY, steps=3)
-    with pytest.raises(KeyboardInterrupt):
-        ahgp.train(tmp_path / "parts", **TINY, steps=3, progress=stop)
-    with pytest.raises(InvalidInputError, match=r"holds a training run.*--resume"):
-        ahgp.train(tmp_path / "parts", **TINY, steps=3)
-    parts = ahgp.train(tmp_path / "parts", **TINY, resume=True, seed=7)
-    assert all(map(torch.equal, weights(whole), weights(parts)))
-    events = [event["event"] for event in RunFolder(tmp_path / "parts").events()]
-    assert events == ["start", "resume", "eval", "end"]
-    facts = ahgp.read_facts(str(parts))
-    assert (facts["steps"], facts["parameters"]) == (3, sum(p.numel() for p in weights(parts)))
-    assert facts["loss"] > 0
-    method("ahgp", checkpoint=str(parts)).fit(table(20, 0), 0)
-
-
-def test_ahgp_states_without_version_or_budget_are_read(tmp_path: Path) -> None:
-    ahgp.train(tmp_path, **TINY, steps=1)
-    state = RunFolder(tmp_path).load_state()
-    torch.save({key: state[key] for key in state if key not in ("version", "torch", "budget")}, tmp_path / "state.pt")
-    with pytest.raises(InvalidInputError, match="give hours or steps"):
-        ahgp.train(tmp_path, **TINY, resume=True)
-    assert ahgp.read_facts(str(ahgp.train(tmp_path, **TINY, resume=True, steps=2)))["steps"] == 2
-
-
-def test_ahgp_by_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def kitt(*arguments: str) -> str:
-        result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
-        assert result.exit_code == 0, result.output
-        return result.stdout
-
-    monkeypatch.setattr(ahgp, "NetworkConfig", lambda **_: TINY["config"])
-    monkeypatch.setattr(ahgp, "Training", lambda: TINY["settings"])
-    train = ["train", "--out", str(tmp_path)]
-    assert "ahgp" in kitt("train", "--help")
-    assert "1 steps" in kitt(*train, "--preset", "ahgp", "--steps", "1")
-    assert "2 steps" in kitt(*train, "--resume", "--steps", "2")
-    with pytest.raises(InvalidInputError, match="of the preset ahgp"):
-        kitt(*train, "--resume", "--preset", "smoke", "--steps", "2")
-    checkpoint = tmp_path / "ahgp.safetensors"
-    assert json.loads(kitt("model", "--json", str(checkpoint)))["steps"] == 2
-    monkeypatch.setattr(ahgp, "BUNDLED", checkpoint)
-    assert kitt("model").endswith(kitt("model", "ahgp"))
-    monkeypatch.setattr(ahgp, "BUNDLED", tmp_path / "none")
-    assert "ahgp" not in kitt("model")
-
-
-def test_a_bundled_ahgp_network_is_whole_and_small() -> None:
-    if not ahgp.BUNDLED.exists():
-        pytest.skip("none is bundled")
-    assert ahgp.BUNDLED.stat().st_size < 8e6
-    method("ahgp").fit(table(20, 0), 0)
-
-
-def test_ahgp_checkpoints_are_checked(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="kitt train --preset ahgp"):
-        method("ahgp", checkpoint=str(tmp_path / "none")).fit(table(20, 0), 0)
-    (tmp_path / "bad").write_bytes(b"nonsense")
-    with pytest.raises(CheckpointError, match="damaged"):
-        method("ahgp", checkpoint=str(tmp_path / "bad")).fit(table(20, 0), 0)

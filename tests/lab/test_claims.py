@@ -45,3 +45,25 @@ def test_a_table_is_explained() -> None:
     found = claims.claim("noise", 5)
     assert (found["explained"], found["periods"]) == (0.0, [])
     assert "the best guess is the mean" in found["text"]
+
+
+def test_properties_are_judged_in_hindsight(monkeypatch: pytest.MonkeyPatch) -> None:
+    from types import SimpleNamespace
+
+    from kitt.lab.bench import calibration
+    from kitt.network.properties import Property
+
+    said = SimpleNamespace(
+        properties=[Property("smooth", "", 0.9), Property("repeats", "", 0.9), Property("rough", "", 0.5)]
+    )
+    monkeypatch.setattr(calibration, "caption_tables", lambda *_, **__: [said])
+    monkeypatch.setattr(calibration, "load", lambda model: model)
+    rows = SimpleNamespace(X=None, y=None)
+    monkeypatch.setattr(calibration, "split", lambda *_: (rows, rows))
+    key = {"bench": "capture", "what": "words", "table": "t", "split": 0, "rows": 200}
+    line = {"key": key, "status": "ok", "result": {"nlpd": {"RBF": 1.0, "RBF*Periodic": 1.005, "Matern12": 2.0}}}
+    found = {r["property"]: r for r in calibration.hindsight([line], [SimpleNamespace(name="t")])}
+    assert (found["smooth"]["tables"], found["smooth"]["in the best word"]) == (1, 1)
+    assert (found["repeats"]["in the best word"], found["repeats"]["in one within 0.01 nats"]) == (0, 1)
+    assert found["rough"]["tables"] == 0
+    assert "noise changes" not in found

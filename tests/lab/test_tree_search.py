@@ -117,6 +117,12 @@ def test_levels_run_in_parallel() -> None:
 
 
 def test_settings() -> None:
-    for bad in ({"grammar": "letters"}, {"depth": -1}, {"seconds": 0.0}, {"patience": 0}):
-        with pytest.raises(InvalidInputError):
-            TreeSearch(**bad)  # type: ignore[arg-type]
+    limits = "depth and finalists must not be negative"
+    for name, bad, message in (
+        ("grammar", "letters", "words or columns, got 'letters'"),
+        ("depth", -1, limits),
+        ("patience", 0, limits),
+        ("seconds", 0.0, "positive number of seconds"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            TreeSearch(**{name: bad})

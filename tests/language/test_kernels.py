@@ -40,7 +40,7 @@ def covariance(kernel: Kernel, theta: Tensor, X: Tensor) -> Tensor:
 
 
 def formula(primitive: Primitive, p: Mapping[str, Tensor], x: Tensor, z: Tensor, same: bool) -> float:
-    """Each primitive between two points, as architecture.md and the paper write it."""
+    """Each primitive between two points, as docs/notation.md and the paper write it."""
     tau = x - z
     match primitive:
         case Primitive.WHITE:

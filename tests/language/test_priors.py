@@ -78,7 +78,7 @@ def test_samples_depend_on_the_generator_only() -> None:
     [("RBF", 0, 1), ("Linear*RBF", 0, 1), ("Matern12*Cosine", 0, 1), ("RBF*Periodic", math.log(2), 2**0.25)],
 )
 def test_paper_scales_lengthscales_by_bandwidth_factors(word: str, mu: float, sigma: float) -> None:
-    """baselines.md 1.3: log-normal(log s, s^0.25), s the number of RBF, Matern and periodic factors."""
+    """The paper's code: log-normal(log s, s^0.25), s the number of RBF, Matern and periodic factors."""
     context = Context(parse(word).words[0].bandwidth_factors, 3)
     assert PAPER.distribution(Parameter.LENGTHSCALE, context) == LogNormal(pytest.approx(mu), pytest.approx(sigma))
     period = PAPER.distribution(Parameter.PERIOD, context)

@@ -135,9 +135,15 @@ def expressions_of(found: Fits) -> list[str]:
 def test_a_later_caption_is_fitted_if_some_rows_speak_for_it() -> None:
     found = fits(table(), ["Linear", "Matern12", "Linear + RBF"])
     assert max(found.verified, key=found.verified.get) == parse("Linear + RBF")
-    assert "Linear + RBF" in expressions_of(found)
-    assert not {"Linear", "Matern12"} & set(expressions_of(found))
+    assert expressions_of(found)[0] == "Linear + RBF"
+    assert expressions_of(found).count("Linear + Linear*White + RBF") == 1  # changing noise is for the best one only
     assert len(found.models) == len(found.is_plain)
+
+
+def test_all_that_was_compared_on_all_rows_is_a_candidate_and_of_a_larger_table_the_best() -> None:
+    captions = ["Linear", "Matern12", "Linear + RBF"]
+    assert set(captions) <= set(expressions_of(fits(table(80), captions)))
+    assert not {"Linear", "Matern12"} & set(expressions_of(fits(table(320), captions)))
 
 
 def test_quick_compares_nothing() -> None:
@@ -158,6 +164,16 @@ def test_a_kernel_does_not_grow_where_that_gains_nothing_or_rows_are_few() -> No
     assert "Linear + RBF" in expressions_of(fits(table(40), ["Linear"], answer="RBF", effort="thorough"))
 
 
+def test_words_of_two_captions_make_a_sum_where_that_shows_at_once() -> None:
+    """The target is linear but for a wave of a tenth of its size, without noise."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 2))
+    data = Table.of(Dataset.from_arrays(X, 3 * X[:, 0] + 0.3 * np.sin(2 * X[:, 1])))
+    assert "Linear + Matern12" in expressions_of(fits(data, ["Linear", "Matern12"]))
+    noise = Table.of(Dataset.from_arrays(X, 3 * X[:, 0] + rng.normal(size=120)))
+    assert "Linear + Matern12" not in expressions_of(fits(noise, ["Linear", "Matern12"]))
+
+
 def test_a_skewed_target_is_also_fitted_transformed() -> None:
     data = table()
     skewed = Table.of(Dataset.from_arrays(data.X.numpy(), np.exp(data.y.numpy())))
@@ -171,7 +187,8 @@ def test_what_comes_after_the_deadline_is_reported() -> None:
     found = fit_candidates(
         table(), [Caption(parse("RBF"), 0.5)], Options(fit_options=QUICK), lambda *_: None, lambda _: [], end=0.0
     )
-    assert len(found.models) == 1
+    assert [str(model.expression) for model in found.models] == ["RBF"]
+    assert len(found.failures) == 4
     assert all("deadline" in str(failure) for failure in found.failures)
 
 

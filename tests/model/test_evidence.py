@@ -44,11 +44,11 @@ def test_left_out_rows_do_not_matter_to_their_own_prediction(model: kitt.Model) 
     """A row whose target is changed is predicted as before, up to the starts."""
     rows = model.rows
     assert rows is not None
-    table, config = Table.of(rows, model.kernels[0].standardiser), EvidenceConfig()
+    table, config = Table.of(rows, model.kernels[0].standardiser), EvidenceConfig(seconds=600.0)
     changed = table.y.clone()
     changed[7] += 30.0
     other = gather(model.mixture, model.is_plain, Table(table.X, changed, *_rest(table)), config=config)
-    evidence = model.evidence()
+    evidence = model.evidence(config=config)
     where = np.flatnonzero(evidence.rows == 7)[0]
     assert other.mean[where] == pytest.approx(evidence.mean[where], abs=1e-6)
     assert other.pit[where] > 0.99

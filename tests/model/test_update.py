@@ -66,7 +66,7 @@ def test_surprises_are_told_and_ordinary_rows_are_not(model: Model) -> None:
 
 def test_rows_that_do_not_fit_are_refused(model: Model) -> None:
     new = frame(3, 1)
-    with pytest.raises(InvalidInputError, match="the target 'price', or y"):
+    with pytest.raises(InvalidInputError, match="a table with the target 'price'; got the columns"):
         model.update(new.drop(columns="price"))
     with pytest.raises(InvalidInputError, match=r"y of shape \(3,\)"):
         model.update(new, [1.0])

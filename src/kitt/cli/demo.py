@@ -1,4 +1,4 @@
-"""`kitt demo`: the whole job on two real tables that come with the package.
+"""`kitt demo`: the whole pipeline on two real tables that are part of the package.
 
 `data/co2.csv`: monthly means of the carbon dioxide in the air at Mauna Loa, from the weekly flask samples of Keeling and
 Whorf (2004), public domain. `data/engel.csv`: income and spending on food of 235 Belgian households in 1857 (Engel), public
@@ -26,22 +26,24 @@ app = typer.Typer()
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Directory for the reports, the models and the picture.")] = Path(),
+    out: Annotated[Path, typer.Option(help="Directory for the picture, the report and the model.")] = Path(),
     deadline: Annotated[float, typer.Option(help="Seconds for the fits of the table.", min=0.1)] = 10.0,
 ) -> None:
-    """The whole job on two real tables: a series with trend and season, and spending that varies with income."""
+    """Run the whole pipeline on two real tables: a series with trend and season, and spending that varies with income."""
     picture = _picture(_co2(), out / "demo.png")
     engel = _engel(deadline)
-    engel.save(out / "demo-engel.json")
-    _report(engel, out / "demo-engel.html", "engel")
-    shown = f"picture of the forecast in {picture}, report" if picture else "model"
-    console.print(f"\n{shown} of the households in {out / 'demo-engel'}.*; what to do next:", highlight=False)
-    for line in (
-        "kitt forecast your.csv --target sales --horizon 12    the same for a series of yours",
-        "kitt report your.csv --target price -o report.html    the same for a table of yours",
-        f"kitt export {out / 'demo-engel.json'} --to gpytorch          the kernel in the library that you use",
+    model = out / "demo-engel.json"
+    engel.save(model)
+    report = _report(engel, out / "demo-engel.html", "engel")
+    written = {"picture of the forecast": picture, "report on the households": report, "their model": model}
+    shown = "; ".join(f"{what}: {path}" for what, path in written.items() if path)
+    console.print(f"\n{shown}. What to do next:", highlight=False, soft_wrap=True)
+    for command, what in (
+        ("kitt forecast your.csv --target sales --horizon 12", "the same for a series of yours"),
+        ("kitt report your.csv --target price -o report.html", "the same for a table of yours"),
+        (f"kitt export {model} --to gpytorch", "the kernel in the library that you use"),
     ):
-        console.print(f"  {line}", highlight=False, soft_wrap=True)
+        console.print(f"  {command:52} {what}", highlight=False, soft_wrap=True)
 
 
 def _fitted(name: str, frame: Any, deadline: float) -> Suggestion:
@@ -63,7 +65,7 @@ def _read(name: str) -> Any:
 
 
 def _co2() -> Forecast:
-    """Twenty-six years of CO2, and the six years that follow as they were forecast and as they came."""
+    """Fit twenty-six years of CO2, and compare the forecast of the following six years with the observations."""
     import numpy as np
     import pandas as pd
 
@@ -100,11 +102,7 @@ def _engel(deadline: float) -> Suggestion:
     suggestion = _fitted("engel", frame, deadline)
     console.print(f"{kitt.explain(suggestion).text}", markup=False, highlight=False)
     evidence = suggestion.fitted.evidence()
-    gain, error = evidence.gain
-    text = (
-        f"Against a plain RBF kernel: {gain:+.2f} ± {error:.2f} nats per row on {len(evidence.rows)} left-out rows; 90 % "
-        f"intervals hold {evidence.coverage(0.9):.0%} of them."
-    )
+    text = f"Of {len(evidence.rows)} left-out rows, {evidence.coverage(0.9):.0%} are in their 90 % intervals."
     console.print(text, markup=False, highlight=False)
     return suggestion
 
@@ -120,10 +118,11 @@ def _picture(forecast: Forecast, path: Path) -> Path | None:
     return path
 
 
-def _report(suggestion: Suggestion, path: Path, title: str) -> None:
+def _report(suggestion: Suggestion, path: Path, title: str) -> Path | None:
     import kitt
 
     try:
         kitt.write_report(suggestion, path, title)
     except MissingExtraError:  # the extra `report` is not installed
-        return
+        return None
+    return path

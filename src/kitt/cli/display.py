@@ -1,4 +1,4 @@
-"""What commands show: tables and paragraphs on standard output, notes and progress on standard error."""
+"""Output of the commands: tables and paragraphs on standard output, notes and progress on standard error."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ if TYPE_CHECKING:
     from kitt import Explanation
     from kitt.model.suggestion import Suggestion
 
+PLAIN_KERNELS = (
+    "A plain kernel has BoTorch's priors, and is always tried; the same kernel may stand beside it with KITT's priors."
+)
 console = Console()
 errors = Console(stderr=True)
 
 
 def print_captions(record: dict[str, Any]) -> None:
-    about = f"{record['rows']} rows, {len(record['columns'])} columns, target '{record['target']}'"
+    about = f"{record['rows']} rows, {record['inputs']} input columns, target '{record['target']}'"
     console.print(f"{record['table']}: {about}", markup=False, highlight=False, soft_wrap=True)
     print_properties(record["properties"])
     has_losses = record["captions"][0]["expected_loss"] is not None
-    grid = Table("kernel", "probability", "with its like", *(["expected loss"] if has_losses else []))
+    grid = Table("kernel", "probability", "with similar kernels", *(["expected loss"] if has_losses else []))
     for caption in record["captions"]:
         loss = caption["expected_loss"]
         alike = next((g["probability"] for g in record["groups"] if caption["expression"] in g["expressions"]), None)
@@ -41,14 +44,14 @@ def print_captions(record: dict[str, Any]) -> None:
     if has_losses:
         text = (
             "Kernels come in the order in which they should be tried: the expected loss is what choosing one costs, in "
-            "nats per row."
+            "nats per row. Similar kernels differ only in detail, as RBF and Matern52 do; their probabilities are added."
         )
         console.print(f"[dim]{text}[/]", highlight=False)
     notes(record["warnings"])
 
 
 def print_properties(believed: Iterable[dict[str, Any]], width: int = 20) -> None:
-    """What the network believes, one line with a bar for each property; bars are on one scale, from 0 to 100 %."""
+    """Print the properties, one line with a bar for each; all bars have the same scale, from 0 to 100 %."""
     for p in believed:
         bar = "█" * round(width * p["probability"])
         line = f"  {p['name']:17} {p['probability']:4.0%} [blue]{bar:{width}}[/] [dim]{p['meaning']}[/]"
@@ -73,29 +76,28 @@ def bar() -> Iterator[Callable[[str, float], None]]:
 
 def print_fits(suggestion: Suggestion) -> None:
     record = suggestion.to_dict()
-    said = {caption["expression"]: caption["probability"] for caption in record["captions"]}
-    grid = Table("weight", "kernel", "network says", "left-out density", "price", "seconds")
+    captions = {caption["expression"]: caption["probability"] for caption in record["captions"]}
+    grid = Table("weight", "kernel", "network", "left-out density", "penalty", "seconds")
     for kernel in sorted(record["kernels"], key=lambda kernel: -kernel["weight"]):
-        probability = _said(said, kernel["expression"])
-        said_of = "plain" if kernel["is_plain"] else f"{probability:.1%}" if probability else ""
+        probability = _probability(captions, kernel["expression"])
+        source = f"{probability:.1%}" if probability and not kernel["is_plain"] else ""
         density, price = f"{kernel['loo_log_density'] / kernel['rows']:.3f}", f"{kernel['price'] / kernel['rows']:.3f}"
-        of = " of the transformed target" * (kernel["target_transform"] is not None)
         seconds = f"{kernel['seconds']:.1f}"
-        grid.add_row(f"{kernel['weight']:.1%}", kernel["expression"] + of, said_of, density, price, seconds)
+        grid.add_row(f"{kernel['weight']:.1%}", kernel["name"], source, density, price, seconds)
     console.print(grid)
     text = (
-        "Weights are those of the average that predicts left-out rows best: log density per row, less the price "
-        "per row of the parameters, which were fitted to these rows too. Several kernels together may do better than "
-        "the best one."
+        "The weights are those of the average that predicts left-out rows best: by log density per row minus a "
+        "penalty per row for the parameters, which were fitted to these rows too. Several kernels together may "
+        f"predict better than the best one. {PLAIN_KERNELS}"
     )
     console.print(f"[dim]{text}[/]", highlight=False)
     notes([*record["warnings"], *record["failures"]])
 
 
-def _said(captions: dict[str, float], expression: str) -> float:
-    """The network's probability of a sum, whatever its order."""
+def _probability(captions: dict[str, float], expression: str) -> float:
+    """The network's probability of a sum, whatever the order of its words."""
     words = set(expression.split(" + "))
-    return next((p for said, p in captions.items() if set(said.split(" + ")) == words), 0.0)
+    return next((p for text, p in captions.items() if set(text.split(" + ")) == words), 0.0)
 
 
 def write(out: Path | None, text: str) -> None:
@@ -127,7 +129,8 @@ def _print_shares(explanation: Explanation) -> None:
     left = 1.0
     for effect in explanation.columns[:8]:
         left -= effect.alone or 0.0
-        alone, total = f"{effect.alone or 0.0:.0%} ± {effect.alone_error or 0.0:.0%}", f"{effect.sensitivity:.0%}"
+        alone = f"{effect.alone or 0.0:.0%} ± {effect.alone_error or 0.0:.0%}"
+        total = f"{effect.sensitivity:.0%} ± {effect.sensitivity_error or 0.0:.0%}"
         grid.add_row(escape(effect.column), alone, total)
     for pair in explanation.interactions[:3]:
         left -= pair.share

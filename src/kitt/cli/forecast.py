@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from kitt.cli.display import bar, console, errors, notes, write
 from kitt.cli.tables import AsJson, Target, examples, files_of, levels_of
-from kitt.errors import InvalidInputError
+from kitt.errors import InvalidInputError, KittError
 
 if TYPE_CHECKING:
     from kitt.forecast.many import Forecasts
@@ -25,10 +25,11 @@ app = typer.Typer()
 @app.command(
     epilog=examples(
         "kitt forecast air.csv --target passengers --time month --horizon 36 -o forecast.csv",
-        "kitt forecast air.csv -t passengers --time month --picture forecast.png",
+        "kitt forecast air.csv -t passengers --time month --picture forecast.png --report forecast.html",
         "kitt forecast sales.csv -t units --time day --by store --by product --horizon 28 --jobs 4 -o forecasts.csv",
         "kitt forecast sales.csv -t units --time day --known price --known holiday",
         "kitt forecast folder/ --horizon 12 --summary summary.csv -o forecasts.csv",
+        "kitt forecast sales.csv -t units --time day --by store --scheduler tcp://10.0.0.1:8786 -o forecasts.csv",
     ),
 )
 def forecast(
@@ -49,6 +50,7 @@ def forecast(
     quantiles: Annotated[str, typer.Option(help="Levels, with commas between.")] = "0.05,0.25,0.5,0.75,0.95",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV file with a row for each step ahead.")] = None,
     picture: Annotated[Path | None, typer.Option(help="PNG or SVG file, of a single series.")] = None,
+    report: Annotated[Path | None, typer.Option(help="HTML file, of a single series: the whole report.")] = None,
     summary: Annotated[Path | None, typer.Option(help="CSV file with a row for each of several series.")] = None,
     as_json: AsJson = False,
     jobs: Annotated[int, typer.Option(help="Series at a time.", min=1)] = 1,
@@ -58,62 +60,73 @@ def forecast(
     from kitt.forecast.tables import Columns, series_of
     from kitt.table.reading import read_table
 
-    for file in (out, picture, summary):
+    for file in (out, picture, report, summary):
         if file is not None and not file.parent.is_dir():
             raise InvalidInputError(f"cannot write {file}: there is no directory {file.parent}")
     levels = levels_of(quantiles)
     options: dict[str, Any] = {} if not season else {"season": season}
     wanted = Columns(target, time, tuple(by or ()), tuple(known or ()))
-    paths, tasks = list(files_of(tables)), {}
+    paths = list(files_of(tables))
+    tasks: dict[str, Any] = {}
     for path in paths:
-        frame, read = read_table(path)
+        try:
+            frame, read = read_table(path)
+            frame, columns = wanted.of(frame)
+        except KittError as error:
+            if len(paths) == 1:
+                raise
+            tasks[path] = (error, None)  # the others are forecast
+            continue
         notes(read)
-        frame, columns = wanted.of(frame)
         for name, rows in series_of(frame, columns):
             tasks[": ".join(part for part in (path if len(paths) > 1 else "", name) if part) or path] = (rows, columns)
     if len(tasks) == 1 and not by:
+        for option, is_given in (("summary", summary is not None), ("jobs", jobs > 1), ("scheduler", bool(scheduler))):
+            if is_given:
+                raise InvalidInputError(
+                    f"expected several series for --{option}; got one: leave --{option} out, or name the column that tells "
+                    "series apart with --by"
+                )
         rows, columns = next(iter(tasks.values()))
-        _one(rows, columns, horizon, levels, options, out, picture, as_json)
+        _one(rows, columns, paths[0], horizon, levels, options, (out, picture, report), as_json)
         return
-    if picture is not None:
-        raise InvalidInputError(f"expected a single series for a picture; got {len(tasks)}: leave --picture out")
+    for option, file in (("picture", picture), ("report", report)):
+        if file is not None:
+            raise InvalidInputError(
+                f"expected a single series for a {option}; got {len(tasks)}: leave --{option} out, or give one series"
+            )
     _many(tasks, horizon, levels, options, (out, summary), as_json, jobs, scheduler)
 
 
 def _one(
     rows: Any,
     columns: Any,
+    name: str,
     horizon: int,
     levels: Sequence[float],
     options: dict[str, Any],
-    out: Path | None,
-    picture: Path | None,
+    files: tuple[Path | None, Path | None, Path | None],
     as_json: bool,
 ) -> None:
     import kitt
     from kitt.forecast.picture import save_picture
     from kitt.forecast.tables import one_series
 
+    out, picture, report = files
     series = one_series(rows, columns)
     with bar() as progress:
-        made = kitt.forecast(
-            series.y,
-            series.index,
-            series.ahead or horizon,
-            X=series.X,
-            future=series.future,
-            progress=progress,
-            **options,
-        )
+        made = series.forecast(horizon, progress=progress, **options)
     if picture is not None:
         save_picture(made, picture)
+    if report is not None:
+        kitt.write_report(made, report, Path(name).name)
     if out is not None:
         write(out, made.to_frame(levels).to_csv(index_label=columns.time or "step"))
     if as_json:
         print(json.dumps(made.to_dict(levels)))
         return
     _show(made, levels, is_listed=out is None)
-    for path, what in ((out, "forecast"), (picture, "picture")):
+    for path, what in ((out, "forecast"), (picture, "picture"), (report, "report")):
         if path is not None:
             console.print(f"{what} in {path}", markup=False, highlight=False, soft_wrap=True)
 
@@ -126,9 +139,10 @@ def _show(made: Forecast, levels: Sequence[float], is_listed: bool) -> None:
     console.print(f"\n{made.explain()}\n", markup=False, emoji=False, highlight=False)
     if is_listed:
         frame = made.to_frame(levels)
-        grid = Table("step", *map(str, frame.columns))
-        for label, row in zip(frame.index, frame.to_numpy(), strict=True):
-            grid.add_row(str(text_of(label)), *(f"{value:.5g}" for value in row))
+        labels = [str(text_of(label)) for label in frame.index]
+        grid = Table(*(Column(str(name), overflow="fold") for name in ("step", *frame.columns)))
+        for label, row in zip(labels, frame.to_numpy(), strict=True):
+            grid.add_row(label, *(f"{value:.5g}" for value in row))
         console.print(grid)
     notes(made.notes)
 
@@ -146,7 +160,8 @@ def _many(
     from kitt.forecast.many import collected, run
 
     with bar() as progress:
-        found = collected(run(tasks, horizon, tuple(levels), options, jobs, scheduler, progress))
+        records = run(tasks, horizon, tuple(levels), options, jobs, scheduler, progress)
+    found = collected(records, "command line")
     out, summary = files
     if out is not None:
         write(out, found.table.to_csv(index=False))

@@ -39,7 +39,9 @@ def main() -> None:
     try:
         app()
     except KittError as error:
-        errors.print(f"[bold red]error:[/] {escape(error.told('command line'))}", highlight=False, soft_wrap=True)
+        errors.print(
+            f"[bold red]error:[/] {escape(error.message_for('command line'))}", highlight=False, soft_wrap=True
+        )
         sys.exit(2)
 
 
@@ -64,13 +66,13 @@ def _kitt(
 def serve(
     host: Annotated[str, typer.Option(help="Address to listen on; 127.0.0.1 is this computer only.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535)] = 8765,
-    jobs: Annotated[int, typer.Option(help="Fits at a time; the others wait.", min=1)] = 1,
-    max_rows: Annotated[int, typer.Option(help="Of a table.", min=8)] = 20_000,
-    max_columns: Annotated[int, typer.Option(help="Of a table.", min=2)] = 1000,
-    max_mb: Annotated[float, typer.Option(help="Of a file.", min=0.001)] = 20.0,
+    jobs: Annotated[int, typer.Option(help="Number of fits that run at the same time; others wait.", min=1)] = 1,
+    max_rows: Annotated[int, typer.Option(help="Largest number of rows of a table.", min=8)] = 20_000,
+    max_columns: Annotated[int, typer.Option(help="Largest number of columns of a table.", min=2)] = 1000,
+    max_mb: Annotated[float, typer.Option(help="Largest size of a file, in megabytes.", min=0.001)] = 20.0,
     network: tables.Network = "default",
 ) -> None:
-    """Open a local page: drop a table, watch the fit, read the report. Also an HTTP API, at /api/openapi.json."""
+    """Start a local web page to fit tables and read reports, and an HTTP API, at /api/openapi.json."""
     import kitt
 
     bounds = {"max_rows": max_rows, "max_columns": max_columns, "max_bytes": int(max_mb * 1e6)}

@@ -1,7 +1,7 @@
-"""Commands of other packages, and of `lab`: entry points of the group `kitt.commands`, loaded when they are asked for.
+"""Commands of other packages, and of `lab`: entry points of the group `kitt.commands`, loaded when they are called.
 
-An entry point is a `typer.Typer`: one command, or a group of them. One that is missing or broken leaves the other commands
-as they are.
+An entry point is a `typer.Typer`: one command, or a group of them. One that is missing or broken does not affect the other
+commands.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PANEL = "Networks and measurements"
 
 
 class PluginGroup(TyperGroup):
-    """The built-in commands, then those of plug-ins; a plug-in is neither searched nor imported for a built-in command."""
+    """The built-in commands and those of plug-ins; a built-in command neither searches for plug-ins nor imports them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         built_in = super().list_commands(ctx)
@@ -42,7 +42,7 @@ def _load(name: str) -> Any:
         if not isinstance(loaded, typer.Typer):
             raise TypeError(f"expected a typer.Typer, got {type(loaded).__name__}")
         command: Any = typer.main.get_command(loaded)
-    except Exception as error:  # whatever somebody else's module raises when it is imported
+    except Exception as error:  # a module of another package may raise anything when it is imported
         command = typer.main.get_command(_broken(name, f"{type(error).__name__}: {error}"))
     command.name = name
     command.rich_help_panel = PANEL

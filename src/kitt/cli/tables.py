@@ -6,7 +6,8 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from dataclasses import dataclass, fields, replace
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,28 +20,29 @@ from kitt.errors import InvalidInputError, KittError
 if TYPE_CHECKING:
     from kitt.model.fits import Progress
     from kitt.model.suggestion import Suggestion
-    from kitt.table.dataset import Dataset
 
-TABLES = (".csv", ".tsv", ".txt", ".dat", ".data", ".parquet", ".gz")  # what is read of a directory
+ENDINGS = (".csv", ".tsv", ".txt", ".dat", ".data", ".parquet", ".gz")  # of the tables in a directory
 
 app = typer.Typer()
 
 Target = Annotated[str | None, typer.Option("--target", "-t", help="Column to predict; without it, the last.")]
-K = Annotated[int, typer.Option("-k", help="Kernels that the network names.", min=1)]
+K = Annotated[int, typer.Option("-k", help="Number of kernels that the network proposes.", min=1)]
 Network = Annotated[str, typer.Option("--model", help="Trained network: a bundled one (see `kitt model`) or a file.")]
-Ranking = Annotated[str, typer.Option(help="expected-loss (what real tables say an error costs) or probability.")]
+Ranking = Annotated[
+    str, typer.Option(help="Rank kernels by expected-loss (learned from real tables) or by probability.")
+]
 DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")]
 Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Column to ignore; may be repeated.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON, for programs.")]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="File written by `kitt fit`.")]
-Seed = Annotated[int, typer.Option(help="Of everything random.")]
+Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
 Weights = Annotated[str, typer.Option(help="stacking, bic, lml, network or uniform.")]
 Effort = Annotated[str, typer.Option(help="How much is fitted: quick, normal or thorough.")]
 Deadline = Annotated[float | None, typer.Option(help="Seconds for everything; without it, as long as it takes.")]
 
 
-_LEAST_SECONDS = 0.1  # for fits, however long a table took to read
-_CHECKS = 3.0  # times the seconds of the fits, that checks on left-out rows take at most
+_LEAST_SECONDS = 0.1  # for the fits, even if reading the table took longer than the deadline
+_CHECKS = 3.0  # longest time of the checks on left-out rows, relative to the time of the fits
 
 
 def examples(*lines: str) -> str:
@@ -68,11 +70,11 @@ def suggest(
     drop_missing: DropMissing = False,
     exclude: Exclude = None,
     as_json: AsJson = False,
-    jobs: Annotated[int, typer.Option(help="Tables at a time.", min=1)] = 1,
+    jobs: Annotated[int, typer.Option(help="Number of tables that are processed at the same time.", min=1)] = 1,
     backend: Annotated[str, typer.Option(help="loky: processes here; dask: a cluster.")] = "loky",
     scheduler: Annotated[str | None, typer.Option(help="Address of the dask scheduler.")] = None,
 ) -> None:
-    """Name the kernels of tables, with probabilities, without fitting anything."""
+    """Propose kernels for tables, with probabilities, without fitting anything."""
     paths = list(files_of(tables))
     job = (target, drop_missing, tuple(exclude or ()), {"k": k, "model": model, "ranking": ranking})
     failed = 0
@@ -90,21 +92,21 @@ def suggest(
 
 
 def files_of(names: Iterable[str]) -> Iterator[str]:
-    """Files as they are; of a directory, all tables in it."""
+    """The given files, and all tables in the given directories."""
     for name in names:
         if not Path(name).is_dir():
             yield name
             continue
-        found = sorted(str(path) for path in Path(name).iterdir() if path.suffix.lower() in TABLES)
+        found = sorted(str(path) for path in Path(name).iterdir() if path.suffix.lower() in ENDINGS)
         if not found:
-            raise InvalidInputError(f"no table in the directory '{name}': none ends with {', '.join(TABLES)}")
+            raise InvalidInputError(f"no table in the directory '{name}': none ends with {', '.join(ENDINGS)}")
         yield from found
 
 
 def _each(
     paths: Sequence[str], job: tuple[Any, ...], jobs: int, backend: str, scheduler: str | None
 ) -> Iterable[dict[str, Any]]:
-    """A record for each table, in order; here, in other processes, or on a cluster."""
+    """A record for each table, in order, computed in this process, in others, or on a cluster."""
     if backend not in ("loky", "dask") or (backend == "dask") != (scheduler is not None):
         raise InvalidInputError("expected --backend loky, or --backend dask with the address of its --scheduler")
     if jobs == 1 and backend == "loky":
@@ -131,35 +133,64 @@ def _record(
         dataset = Dataset.read(path, target, drop, exclude)
         return {"table": path, **suggest_dataset(dataset, Options.of(**options), fit=False).to_dict()}
     except KittError as error:
-        return {"table": path, "error": error.told("command line")}
+        return {"table": path, "error": error.message_for("command line")}
 
 
 # --- fit -----------------------------------------------------------------------------------------------------------------
 
 
-def _read(table: str, target: str | None, drop_missing: bool, exclude: list[str] | None) -> Dataset:
-    from kitt.table.dataset import Dataset
+@dataclass(frozen=True)
+class FitOptions:
+    """The table and the options of every command that fits: `options_of_fits` makes them parameters of the command."""
 
-    return Dataset.read(table, target, drop_missing, exclude or ())
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="CSV or Parquet file, or - for standard input.")]
+    target: Target = None
+    k: K = 3
+    weights: Weights = "stacking"
+    effort: Effort = "normal"
+    deadline: Deadline = None
+    model: Network = "default"
+    ranking: Ranking = "expected-loss"
+    drop_missing: DropMissing = False
+    exclude: Exclude = None
+    seed: Seed = 0
+
+    def fit(self, out: Path, progress: Progress) -> tuple[Suggestion, bool]:
+        """The fitted suggestion, and whether the deadline, which starts here, leaves time for checks on left-out rows."""
+        from kitt.model.options import Options
+        from kitt.suggest import suggest_dataset
+        from kitt.table.dataset import Dataset
+
+        began = time.monotonic()
+        chosen = {name: getattr(self, name) for name in ("k", "weights", "effort", "model", "ranking", "deadline")}
+        options = Options.of(**chosen, random_state=self.seed)  # reports a wrong option before anything is read
+        if not out.parent.is_dir():
+            raise InvalidInputError(f"cannot write {out}: there is no directory {out.parent}")
+        dataset = Dataset.read(self.table, self.target, self.drop_missing, self.exclude or ())
+        started = time.monotonic()
+        if options.deadline is not None:
+            options = replace(options, deadline=max(options.deadline - (started - began), _LEAST_SECONDS))
+        suggestion = suggest_dataset(dataset, options, progress=progress)
+        ended = time.monotonic()
+        is_early = self.deadline is None or began + self.deadline - ended > _CHECKS * (ended - started)
+        return suggestion, is_early
 
 
-def _fitted(
-    read: Callable[[], Dataset], out: Path, options: dict[str, Any], deadline: float | None, progress: Progress
-) -> tuple[Suggestion, bool]:
-    """What was fitted, and whether the deadline, which counts from here, leaves time for checks on left-out rows."""
-    from kitt.model.options import Options
-    from kitt.suggest import suggest_dataset
+def options_of_fits(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose first parameter is a `FitOptions`, with its fields as parameters instead, which typer reads."""
+    _, *own = signature(command, eval_str=True).parameters.values()
+    first, *others = signature(FitOptions, eval_str=True).parameters.values()
+    required = [p for p in own if p.default is Parameter.empty]
 
-    began = time.monotonic()
-    Options.of(**options, deadline=deadline)  # what is wrong is told before anything is read
-    if not out.parent.is_dir():
-        raise InvalidInputError(f"cannot write {out}: there is no directory {out.parent}")
-    dataset = read()
-    started = time.monotonic()
-    left = None if deadline is None else max(deadline - (started - began), _LEAST_SECONDS)
-    suggestion = suggest_dataset(dataset, Options.of(**options, deadline=left), progress=progress)
-    ended = time.monotonic()
-    return suggestion, deadline is None or began + deadline - ended > _CHECKS * (ended - started)
+    def run(**given: Any) -> None:
+        values = {field.name: given.pop(field.name) for field in fields(FitOptions)}
+        command(FitOptions(**values), **given)
+
+    run.__doc__, run.__name__ = command.__doc__, command.__name__
+    every = [first, *required, *others, *(p for p in own if p not in required)]
+    run.__signature__ = Signature([p.replace(kind=Parameter.KEYWORD_ONLY) for p in every])  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in every}
+    return run
 
 
 @app.command(
@@ -169,36 +200,30 @@ def _fitted(
         "kitt fit data.csv -t price -o kernels.json --no-rows",
     ),
 )
+@options_of_fits
 def fit(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="CSV or Parquet file, or - for standard input.")],
+    options: FitOptions,
     out: Annotated[Path, typer.Option("--out", "-o", help="File for the model, JSON.")],
-    target: Target = None,
-    k: K = 3,
-    weights: Weights = "stacking",
-    effort: Effort = "normal",
-    deadline: Deadline = None,
-    rows: Annotated[bool, typer.Option("--rows/--no-rows", help="Keep the rows, which predictions need.")] = True,
-    model: Network = "default",
-    ranking: Ranking = "expected-loss",
-    drop_missing: DropMissing = False,
-    exclude: Exclude = None,
-    seed: Seed = 0,
+    rows: Annotated[bool, typer.Option("--rows/--no-rows", help="Save the rows too, which predictions need.")] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Name the kernels of a table, fit them, average them, and keep the model in a file."""
+    """Propose kernels for a table, fit them, average them, and save the model to a file."""
     import kitt
 
-    options = {"k": k, "weights": weights, "effort": effort, "model": model, "ranking": ranking, "random_state": seed}
     with bar() as progress:
-        read = partial(_read, table, target, drop_missing, exclude)
-        suggestion, has_time = _fitted(read, out, options, deadline, progress)
+        suggestion, has_time = options.fit(out, progress)
         if has_time:
             suggestion.fitted.evidence(progress)
-            progress("checking what may be said", 1.0)
+            progress("checking claims on left-out rows", 1.0)
         explanation = kitt.explain(suggestion, check=has_time)
     suggestion.save(out, rows)
     if as_json:
-        record = {"table": table, "model": str(out), **suggestion.to_dict(), "explanation": explanation.to_dict()}
+        record = {
+            "table": options.table,
+            "model": str(out),
+            **suggestion.to_dict(),
+            "explanation": explanation.to_dict(),
+        }
         print(json.dumps(record))
         return
     print_fits(suggestion)
@@ -212,28 +237,17 @@ def fit(
         "kitt report data.csv -t price -o report.html --deadline 60 --exclude id --drop-missing",
     ),
 )
+@options_of_fits
 def report(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="CSV or Parquet file, or - for standard input.")],
+    options: FitOptions,
     out: Annotated[Path, typer.Option("--out", "-o", help="File for the report, HTML.")],
-    target: Target = None,
-    k: K = 3,
-    weights: Weights = "stacking",
-    effort: Effort = "normal",
-    deadline: Deadline = None,
-    model: Network = "default",
-    ranking: Ranking = "expected-loss",
-    drop_missing: DropMissing = False,
-    exclude: Exclude = None,
-    seed: Seed = 0,
 ) -> None:
-    """Fit as `kitt fit` does, and show what was found in one HTML page that needs nothing else."""
+    """Fit as `kitt fit` does, and write the results to one self-contained HTML page."""
     import kitt
 
-    options = {"k": k, "weights": weights, "effort": effort, "model": model, "ranking": ranking, "random_state": seed}
     with bar() as progress:
-        read = partial(_read, table, target, drop_missing, exclude)
-        suggestion, _ = _fitted(read, out, options, deadline, progress)
-    kitt.write_report(suggestion, out, None if table == "-" else Path(table).name)
+        suggestion, _ = options.fit(out, progress)
+    kitt.write_report(suggestion, out, None if options.table == "-" else Path(options.table).name)
     console.print(f"report in {out}", markup=False, highlight=False, soft_wrap=True)
 
 
@@ -251,8 +265,10 @@ def predict(
     model: ModelFile,
     table: Annotated[str, typer.Argument(metavar="TABLE", help="New rows with the same columns, or -.")],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV file; without it, standard output.")] = None,
-    quantiles: Annotated[str, typer.Option(help="Levels, with commas between.")] = "0.05,0.95",
-    function: Annotated[bool, typer.Option("--function", help="Of the function, without observation noise.")] = False,
+    quantiles: Annotated[str, typer.Option(help="Levels of the quantiles, separated by commas.")] = "0.05,0.95",
+    function: Annotated[
+        bool, typer.Option("--function", help="Predict the function, without observation noise.")
+    ] = False,
     keep: Annotated[
         list[str] | None,
         typer.Option("--keep", help="Column of the table to write beside the predictions; may be repeated."),
@@ -271,7 +287,7 @@ def predict(
     notes([*read, *fitted.encoding.encode(frame)[1]])
     kept = _kept(frame, keep or [])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # they are the notes
+        warnings.simplefilter("ignore")  # the same texts are printed as notes
         mean, std = fitted.predict(frame, not function)
         found = fitted.quantiles(frame, levels, not function).T
     columns = {f"q{100 * level:g}": q for level, q in zip(levels, found, strict=True)}
@@ -281,7 +297,7 @@ def predict(
 
 
 def _kept(frame: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Columns of the table that go with the predictions, such as an id."""
+    """Columns of the table that are written beside the predictions, such as an id."""
     known = {str(name): frame[name].to_numpy() for name in frame.columns}
     if missing := [name for name in names if name not in known]:
         raise InvalidInputError(
@@ -309,7 +325,7 @@ def update(
     out: Annotated[Path, typer.Option("--out", "-o", help="File for the model, JSON.")],
     as_json: AsJson = False,
 ) -> None:
-    """Give a model more rows without fitting it again, and say when a new fit is due."""
+    """Condition a model on more rows without fitting it again, and say whether a new fit is advisable."""
     from kitt.model.document import load
     from kitt.table.reading import read_table
 
@@ -330,7 +346,7 @@ def update(
 
 @app.command(epilog=examples("kitt explain model.json", "kitt explain model.json --json"))
 def explain(model: ModelFile, as_json: AsJson = False) -> None:
-    """Say what a model found: its words, the columns they depend on, the noise."""
+    """Explain a model: its words, the columns they depend on, the noise."""
     import kitt
     from kitt.model.document import load
 
@@ -349,13 +365,18 @@ def explain(model: ModelFile, as_json: AsJson = False) -> None:
 def export(
     model: ModelFile,
     to: Annotated[str, typer.Option("--to", help="gpytorch, botorch, sklearn, gpflow or gpjax.")],
-    component: Annotated[int | None, typer.Option(help="Which kernel, from 0; without it, the heaviest.")] = None,
+    component: Annotated[
+        int | None, typer.Option(help="Which kernel, counted from 0; without it, the one with the largest weight.")
+    ] = None,
     standardised: Annotated[
-        bool, typer.Option("--standardised", help="For standardised data, instead of the table as it is.")
+        bool,
+        typer.Option(
+            "--standardised", help="Write the kernel for standardised data instead of the units of the table."
+        ),
     ] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File; without it, standard output.")] = None,
 ) -> None:
-    """Write a fitted kernel as source for another library, which runs without this one."""
+    """Write a fitted kernel as source code for another library, which runs without this one."""
     from kitt.model.document import load
 
     write(out, load(model).code(to, component, standardised))

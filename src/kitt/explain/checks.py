@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kitt.errors import KittError
-from kitt.explain.facts import Check
+from kitt.explain.facts import Check, errors_among
 from kitt.fitting.fit import Fitter, start_of
 from kitt.fitting.fitted import FittedGP
 from kitt.fitting.table import Table
 from kitt.language.grammar import Expression, Primitive, Word
 from kitt.language.kernels import Kernel
+from kitt.network.properties import ROUGH, SMOOTH
 from kitt.table.scaling import FloatArray
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -135,6 +136,26 @@ def neighbour(expression: Expression, word: Word) -> Expression:
     return Expression(words)
 
 
+def opposite(expression: Expression) -> tuple[str, Expression] | None:
+    """Whether a kernel is smooth or rough, and the same kernel with the roughest or the smoothest lengthscales."""
+    kinds = {*SMOOTH, *ROUGH}
+    found = {p for word in expression.signal for p in word.factors if p in kinds}
+    if not found:
+        return None
+    claim, new = ("rough", Primitive.RBF) if found & {*ROUGH} else ("smooth", Primitive.MATERN12)
+    words = [
+        Word((*(p for p in word.factors if p not in kinds), new)) if kinds & {*word.factors} else word
+        for word in expression
+    ]
+    return claim, Expression(tuple(dict.fromkeys(words)))
+
+
+def start_on_all(table: Table, expression: Expression) -> Tensor:
+    """Its parameters on all rows: what it may know of the rows left out speaks against a claim, not for it."""
+    fitter = Fitter(table, random_state=0, draws=0, coarse_rows=150)
+    return start_of(fitter.fit(expression).fitted_kernel)
+
+
 class Checker:
     """Checks claims about one fitted GP, on the same rows and folds; what cannot be fitted is not borne out."""
 
@@ -151,8 +172,21 @@ class Checker:
         other = neighbour(self.model.expression, word)
         return self._against(claim, str(word), other, start_with(self.model, other))
 
-    def column(self, name: str, places: list[int]) -> Check | None:
-        """Whether the kernel without a column predicts worse; without any column, nothing is left but noise."""
+    def roughness(self) -> Check | None:
+        """Whether a rough kernel predicts worse in place of a smooth one, or a smooth one in place of a rough one."""
+        if (found := opposite(self.model.expression)) is None:
+            return None
+        try:
+            start = start_on_all(self.table, found[1].noise_last)
+        except (KittError, RuntimeError, ArithmeticError):
+            return None
+        return self._against(found[0], str(self.model.expression), found[1], start)
+
+    def column(self, name: str, places: list[int], among: int) -> Check | None:
+        """Whether the kernel without a column predicts worse; without any column, nothing is left but noise.
+
+        The column is one of several: of many that do nothing, one seems to be worth something.
+        """
         keep = [d for d in range(self.table.X.shape[1]) if d not in places]
         if not keep:
             return compared("column", name, self.whole, no_signal(self.table, self.folds))
@@ -161,7 +195,8 @@ class Checker:
         values = {n: np.asarray(v, np.float64) for n, v in self.model.fitted_kernel.parameters.items()}
         values = {n: v[keep] if v.ndim else v for n, v in values.items()}
         start = _flat(self.model.expression.noise_last, len(keep), values)
-        return self._against("column", name, self.model.expression, start, table)
+        check = self._against("column", name, self.model.expression, start, table)
+        return check and replace(check, errors=errors_among(among))
 
     def _against(
         self, claim: str, about: str, other: Expression, start: Tensor | None, table: Table | None = None

@@ -21,6 +21,7 @@ from kitt.explain.checks import (
     compared,
     held_out,
     neighbour,
+    start_on_all,
     table_of,
 )
 from kitt.explain.columns import Groups
@@ -28,6 +29,7 @@ from kitt.explain.facts import Check, Part, Season
 from kitt.explain.words import Words
 from kitt.fitting.fit import start_of
 from kitt.fitting.fitted import FittedGP
+from kitt.fitting.folds import is_wave
 from kitt.fitting.noise import fit_noise
 from kitt.language.grammar import Primitive, Word
 from kitt.model.evidence import Evidence
@@ -38,6 +40,7 @@ _SENSITIVITY_ROWS = 200
 _SEASON_COLUMNS = 1  # of a table of several, along which periods are looked for
 _MOST_TRIED = 2  # periods of kernels of several columns
 _MOST_COLUMNS = 6  # of which it is checked whether the model needs them
+_BACKGROUND = 16  # rows over which the mean is averaged to see how much of it comes back along a column
 
 
 @dataclass(frozen=True)
@@ -78,21 +81,19 @@ def checked(
     except (KittError, RuntimeError, ArithmeticError):  # it cannot be fitted without some of the rows
         return Claims(0.0, (), (Check("signal", "all columns", 0.0, 0.0, model.rows, "share of variance"),))
     if evidence is None:
-        out = checker.whole
+        out = _searched_anew(checker, config) if is_wave(model) else checker.whole
         explained, is_signal = signal(out.target, out.mean, np.zeros(len(out.target)))
     else:
         observed, mean = s.transform_y(evidence.observed), s.transform_y(evidence.mean)
         explained, is_signal = signal(observed, mean, np.zeros(len(mean)))
-    if is_signal.is_supported and _can_leak(model):
-        cold, is_cold = _searched_anew(checker, config)
-        if not is_cold.is_supported or (cold < explained and model.rows <= config.rows):
-            explained, is_signal = cold, is_cold
     checks = [is_signal, *_noise(checker)]
     found: list[Season] = []
     if is_signal.is_supported:
         for season in _seasons(model, others, checker, groups, s, config):
-            found.append(season)
-            checks.append(season.check)
+            share = _repeated(season, model, parts, groups, s)
+            if share >= seasons.DEFAULT.min_share:
+                found.append(replace(season, share=share))
+                checks.append(season.check)
         for check in _structure(checker, parts, groups):
             checks.append(check)
             if time.monotonic() > end:
@@ -100,20 +101,13 @@ def checked(
     return Claims(explained, tuple(found), tuple(checks))
 
 
-def _can_leak(model: FittedGP) -> bool:
-    """Whether a fit of few rows starts from waves that were found with the rows left out: of many, one always fits."""
-    waves = any(p in _REPEATS for word in model.expression for p in word.factors)
-    return waves and len(model.fitted_kernel.columns) > 1
-
-
-def _searched_anew(checker: Checker, config: CheckConfig) -> tuple[float, Check]:
-    """R² of left-out rows by fits that know nothing of them, not even where to start."""
-    out = held_out(checker.table, checker.model.expression.noise_last, checker.folds, None, config)
-    return signal(out.target, out.mean, np.zeros(len(out.target)))
+def _searched_anew(checker: Checker, config: CheckConfig) -> LeftOut:
+    """Left-out rows by fits that know nothing of them, not even where to start."""
+    return held_out(checker.table, checker.model.expression.noise_last, checker.folds, None, config)
 
 
 def _structure(checker: Checker, parts: Sequence[Part], groups: Groups) -> Iterator[Check]:
-    """Straight lines, strengths that change, and columns, the strongest first."""
+    """Straight lines, strengths that change, roughness, and columns, the strongest first."""
     for part in parts:
         linear = part.word.factors.count(Primitive.LINEAR)
         if not linear:
@@ -121,9 +115,11 @@ def _structure(checker: Checker, parts: Sequence[Part], groups: Groups) -> Itera
         claim = "trend" if linear == len(part.word.factors) else "strength"
         if (check := checker.word(claim, part.word)) is not None:
             yield check
+    if (check := checker.roughness()) is not None:
+        yield check
     strength = {name: max((_of(part, name) for part in parts), default=0.0) for name, _ in groups}
     for name, places in sorted(groups, key=lambda group: -strength[group[0]])[:_MOST_COLUMNS]:
-        if (check := checker.column(name, places)) is not None:
+        if (check := checker.column(name, places, len(groups))) is not None:
             yield check
 
 
@@ -143,9 +139,12 @@ def _noise(checker: Checker) -> Iterator[Check]:
     if (found := fit_noise(Z, out.target, out.mean, out.variance)) is None:
         return
     squares = (out.target - out.mean) ** 2 / out.variance
-    g = found[1]
-    better = LeftOut(out.log_density - 0.5 * (g + squares * (np.exp(-g) - 1)), out.mean, out.variance, out.target)
-    yield compared("noise", "changing noise", better, out)
+    constant = np.full(len(squares), np.log(squares.mean()))  # the level of the noise is not what is claimed
+    better, level = (
+        LeftOut(out.log_density - 0.5 * (g + squares * (np.exp(-g) - 1)), out.mean, out.variance, out.target)
+        for g in (found[1], constant)
+    )
+    yield compared("noise", "changing noise", better, level)
 
 
 # --- periods ----------------------------------------------------------------------------------------------------------
@@ -194,9 +193,25 @@ def _of_kernels(models: Sequence[FittedGP], groups: Groups, s: Standardiser, con
                 continue
             tried.append((d, period))
             check = _cycles(gp, word, d, period, config)
-            if seasons.is_borne_out(check, gp.X[:, d].numpy(), period):
+            if check is not None and check.is_supported:
                 name, span = groups[g][0], float(np.ptp(gp.X[:, d].numpy()))
                 yield Season(name, period * float(s.x_scale[d]), span / period, replace(check, about=name))
+
+
+def _repeated(season: Season, model: FittedGP, parts: Sequence[Part], groups: Groups, s: Standardiser) -> float:
+    """The share of the variance of observations that the fitted mean repeats along a column."""
+    words, X = Words(model), model.X[:_SENSITIVITY_ROWS]
+    d = next(places[0] for name, places in groups if name == season.column)
+    rows = X[:1] if X.shape[1] == 1 else X[:: max(1, len(X) // _BACKGROUND)]
+
+    def line(x: FloatArray) -> FloatArray:
+        there = rows.repeat(len(x), 1)
+        there[:, d] = torch.from_numpy(x).repeat_interleave(len(rows))
+        return words.mean(there).reshape(len(x), -1).mean(1).numpy()
+
+    ends = float(model.X[:, d].min()), float(model.X[:, d].max())
+    repeated = seasons.repeated_variance(line, *ends, season.period / float(s.x_scale[d]))
+    return repeated / max(float(words.mean(X).var(correction=0)), 1e-300) * sum(part.share for part in parts)
 
 
 def periods(gp: FittedGP, column: int) -> Iterator[tuple[Word, float]]:
@@ -244,8 +259,8 @@ def _cycles(gp: FittedGP, word: Word, column: int, period: float, config: CheckC
     try:
         ours = held_out(table, gp.expression.noise_last, folds, start_of(gp.fitted_kernel), config)
         smooth = {neighbour(gp.expression, word), *seasons.SMOOTH}
-        plain = [held_out(table, e.noise_last, folds, seasons.start_on_all(table, e), config) for e in smooth]
+        plain = [held_out(table, e.noise_last, folds, start_on_all(table, e), config) for e in smooth]
     except (KittError, RuntimeError, ArithmeticError):
         return None
     best = max(plain, key=lambda out: float(out.log_density.mean()))
-    return compared("repeats", "", ours, best, seasons.cycles_of(table.X[:, column].numpy(), period))
+    return seasons.compared_cycles("", ours, best, table.X[:, column].numpy(), period)

@@ -17,7 +17,8 @@ from torch import Tensor
 from kitt.explain.facts import Curve, Interaction, Shape
 from kitt.table.scaling import FloatArray
 
-Function = Callable[[Tensor], Tensor]  # (M, D) standardised inputs -> (M,)
+Function = Callable[[Tensor], Tensor]  # (M, D) standardised inputs -> (M,), or (M, M) of a covariance
+Blocks = Sequence[tuple[int, ...]]  # groups of columns that are exchanged together
 Groups = list[tuple[str, list[int]]]  # columns of the table, with the columns of X that stand for them
 
 
@@ -28,12 +29,14 @@ class ColumnsConfig:
     points: int = 1024  # for shares: standard errors of about 2 %
     most_columns: int = 40  # of a wider table, fewer points
     paired: int = 5  # columns of which all pairs are looked at
+    drawn_columns: int = 8  # the strongest, whose shares have the uncertainty of the posterior too
+    drawn_points: int = 96  # for the shares of a function that is drawn from the posterior
+    draws: int = 64
     grid: int = 25  # points of a curve
     background: int = 64  # rows over which a curve is averaged
-    min_values: int = 5  # of a column, for its curve to have a shape
+    min_values: int = 5  # of a column, for its curve to level off
     clear: float = 2.0  # standard deviations beyond which a curve rises or falls
-    turn: float = 0.15  # of its whole rise, by which a curve must come back to have a lowest or highest point
-    detour: float = 1.3  # of the straight way to its end, at most: a curve with more bends has no simple shape
+    turn: float = 0.15  # of its whole rise, by which a curve must come back to turn
     flat: float = 0.1  # of its whole rise, which a curve may still move where it has levelled off
     least_flat: float = 0.3  # of the rows, over which it then has
 
@@ -43,61 +46,119 @@ DEFAULT = ColumnsConfig()
 
 @dataclass(frozen=True, eq=False)
 class Shares:
-    """Sobol indices of each group of columns, with their standard error, and the strongest pairs."""
+    """Sobol indices of each group of columns, with their standard deviations, and the strongest pairs."""
 
     alone: FloatArray  # (G,) first order
+    alone_error: FloatArray
     total: FloatArray  # (G,)
-    error: FloatArray  # (G,) of the first
+    total_error: FloatArray
     pairs: tuple[Interaction, ...]
 
 
-def shares(f: Function, X: Tensor, groups: Groups, config: ColumnsConfig = DEFAULT) -> Shares:
-    """First and total indices by the estimators of Jansen (1999), and second ones of pairs of the strongest columns."""
+def shares(
+    f: Function, X: Tensor, groups: Groups, covariance: Function | None = None, config: ColumnsConfig = DEFAULT
+) -> Shares:
+    """First, second and total indices of a posterior mean f, each by the estimator that varies less.
+
+    Their errors are those of the estimate and, given the posterior's joint covariance, those of f itself: how much the
+    indices vary between functions that are drawn from the posterior.
+    """
     rng = np.random.default_rng(2)
     count = config.points if len(groups) <= config.most_columns else config.points // 4
     A, B = _independent(X, groups, count, rng), _independent(X, groups, count, rng)
-    fA, fB = f(A), f(B)
-    variance = float(torch.cat([fA, fB]).var(correction=0))
-    if not variance > 0:
+    single = [(g,) for g in range(len(groups))]
+    values = f(_design(A, B, groups, single)).reshape(-1, count)
+    if not float(values[:2].var(correction=0)) > 0:
         zero = np.zeros(len(groups))
-        return Shares(zero, zero, zero, ())
-
-    def swapped(chosen: Sequence[int]) -> Tensor:
-        """A with some columns of B."""
-        there = A.clone()
-        for g in chosen:
-            there[:, groups[g][1]] = B[:, groups[g][1]]
-        return f(there)
-
-    with_one = [swapped([g]) for g in range(len(groups))]
-    centre = torch.cat([fA, fB]).mean()
-    closed = [(fB - centre) * (one - fA) / variance for one in with_one]  # Saltelli et al. (2010)
-    raw = np.array([float(c.mean()) for c in closed])
-    error = np.array([float(c.std()) / count**0.5 for c in closed])
-    total = np.array([0.5 * float((fA - one).square().mean()) / variance for one in with_one])
-    alone = np.minimum(np.maximum(raw, 0.0), total)
+        return Shares(zero, zero, zero, zero, ())
     if len(groups) == 1:
-        return Shares(np.ones(1), np.ones(1), np.zeros(1), ())
+        return Shares(np.ones(1), np.zeros(1), np.ones(1), np.zeros(1), ())
+    small, large, _ = _first(values)
+    jansen = large.std(-1) < small.std(-1)
+    alone, total, _ = (term.mean(-1).numpy() for term in _terms(values, single, jansen))
+    alone = np.clip(alone, 0.0, total)
+    pairs = list(combinations(sorted(np.argsort(total - alone)[::-1][: config.paired].tolist()), 2))
+    values = torch.cat([values, f(_design(A, B, groups, pairs)).reshape(-1, count)[2:]])
+    terms = _terms(values, [*single, *pairs], jansen)
+    errors = [(term.std(-1) / count**0.5).numpy() for term in terms]
+    if covariance is not None:
+        strongest = {*np.argsort(total)[::-1][: config.drawn_columns].tolist(), *(g for pair in pairs for g in pair)}
+        blocks = [*((g,) for g in sorted(strongest)), *pairs]
+        n = min(config.drawn_points, count)
+        drawn = _drawn(f, covariance, _design(A[:n], B[:n], groups, blocks), config).unflatten(-1, (-1, n))
+        spread = [t.mean(-1).std(0).numpy() for t in _terms(drawn, blocks, jansen[sorted(strongest)])]
+        places = (sorted(strongest), sorted(strongest), list(range(len(pairs))))
+        for error, more, where in zip(errors, spread, places, strict=True):
+            error[where] = np.hypot(error[where], more)
     alone = alone / max(1.0, alone.sum())
-    pairs = _pairs(groups, total, alone, lambda i, j: (fB - centre) * (swapped([i, j]) - fA) / variance, config)
-    return Shares(alone, np.minimum(total, 1.0), error, pairs)
+    beyond = terms[2].mean(-1).numpy()
+    together = _bounded(beyond, [min(total[i] - alone[i], total[j] - alone[j]) for i, j in pairs], 1 - alone.sum())
+    found = [
+        Interaction((groups[i][0], groups[j][0]), share, error)
+        for (i, j), share, error in zip(pairs, together.tolist(), errors[2].tolist(), strict=True)
+        if share > 0
+    ]
+    strongest_first = tuple(sorted(found, key=lambda pair: -pair.share))
+    return Shares(alone, errors[0], np.minimum(total, 1.0), errors[1], strongest_first)
 
 
-def _pairs(
-    groups: Groups, total: FloatArray, alone: FloatArray, closed: Callable[[int, int], Tensor], config: ColumnsConfig
-) -> tuple[Interaction, ...]:
-    """What two columns do beyond each by itself; no more of it than the single columns leave of 100 %."""
-    left, found = max(0.0, 1 - float(alone.sum())), []
-    strongest = sorted(np.argsort(total - alone)[::-1][: config.paired])
-    for i, j in combinations(strongest, 2):
-        values = closed(i, j)
-        share = float(values.mean()) - alone[i] - alone[j]
-        bound = min(total[i] - alone[i], total[j] - alone[j])
-        error = float(values.std()) / len(values) ** 0.5
-        found.append(Interaction((groups[i][0], groups[j][0]), float(np.clip(share, 0.0, max(bound, 0.0))), error))
-    found.sort(key=lambda pair: -pair.share)
-    scale = min(1.0, left / max(sum(pair.share for pair in found), 1e-12))
-    return tuple(Interaction(p.columns, p.share * scale, p.error) for p in found if p.share > 0)
+def _design(A: Tensor, B: Tensor, groups: Groups, blocks: Blocks) -> Tensor:
+    """The rows A, the rows B, and for each block of columns A with these columns of B."""
+    points = [A, B]
+    for block in blocks:
+        there = A.clone()
+        for g in block:
+            there[:, groups[g][1]] = B[:, groups[g][1]]
+        points.append(there)
+    return torch.cat(points)
+
+
+def _first(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What the means over n are of: closed indices (..., K, n) by two estimators, and total ones.
+
+    `values` (..., 2 + K, n) are those of a function at a design with K blocks. The estimator of Saltelli et al. (2010)
+    varies less for small indices, that of Jansen (1999) for large ones.
+    """
+    ends = values[..., :2, :].flatten(-2)
+    variance = ends.var(-1, correction=0).clamp_min(1e-300)[..., None, None]
+    fA, fB, other = values[..., :1, :], values[..., 1:2, :], values[..., 2:, :]
+    small = (fB - ends.mean(-1)[..., None, None]) * (other - fA) / variance
+    large = 1 - 0.5 * (fB - other).square() / variance
+    return small, large, 0.5 * (fA - other).square() / variance
+
+
+def _terms(values: Tensor, blocks: Blocks, jansen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What the means over n are of: first and total indices of single columns (..., G, n), and second ones of pairs.
+
+    The blocks are single columns, then pairs; `jansen` (G,) says which estimator a column has. Pairs have that of
+    Saltelli, of which nothing is left where columns only add up.
+    """
+    small, large, total = _first(values)
+    place = {block[0]: k for k, block in enumerate(blocks) if len(block) == 1}
+    single, pairs = len(place), [block for block in blocks if len(block) > 1]
+    parts = [small[..., [place[pair[side]] for pair in pairs], :] for side in (0, 1)]
+    closed = torch.where(jansen[:, None], large[..., :single, :], small[..., :single, :])
+    return closed, total[..., :single, :], small[..., single:, :] - parts[0] - parts[1]
+
+
+def _drawn(f: Function, covariance: Function, points: Tensor, config: ColumnsConfig) -> Tensor:
+    """(S, P) functions drawn from the posterior at some points."""
+    C = covariance(points)
+    level = C.diagonal().mean().clamp_min(1e-12)
+    for jitter in (1e-8, 1e-6, 1e-4, 1e-2):
+        root, failed = torch.linalg.cholesky_ex(C + jitter * level * torch.eye(len(C), dtype=C.dtype))
+        if not failed:
+            break
+    else:
+        root = torch.diag(C.diagonal().clamp_min(0).sqrt())
+    normal = torch.randn(len(C), config.draws, dtype=C.dtype, generator=torch.Generator().manual_seed(4))
+    return (f(points)[:, None] + root @ normal).mT
+
+
+def _bounded(share: FloatArray, bound: Sequence[float], left: float) -> FloatArray:
+    """What pairs of columns do beyond each by itself; no more than a column has, and than single ones leave of 100 %."""
+    share = np.clip(share, 0.0, np.maximum(bound, 0.0))
+    return share * min(1.0, max(left, 0.0) / max(float(share.sum()), 1e-12))
 
 
 def _independent(X: Tensor, groups: Groups, count: int, rng: np.random.Generator) -> Tensor:
@@ -112,22 +173,48 @@ def _independent(X: Tensor, groups: Groups, count: int, rng: np.random.Generator
 # --- curves -----------------------------------------------------------------------------------------------------------
 
 
-def curve(
-    f: Function, covariance: Callable[[Tensor], Tensor], X: Tensor, place: int, config: ColumnsConfig = DEFAULT
-) -> Curve:
+def curve(f: Function, covariance: Function, X: Tensor, place: int, config: ColumnsConfig = DEFAULT) -> Curve:
     """The mean along a column, averaged over rows (partial dependence), with its standard deviation; standardised."""
     x = X[:, place]
     values = torch.unique(torch.quantile(x, torch.linspace(0.01, 0.99, config.grid, dtype=x.dtype)))
     if len(distinct := torch.unique(x)) <= config.grid:
         values = distinct
+    mean, std = _averaged(f, covariance, X, [place], values[:, None], config)
+    return Curve(values.numpy(), mean, std)
+
+
+def _averaged(
+    f: Function, covariance: Function, X: Tensor, places: list[int], values: Tensor, config: ColumnsConfig
+) -> tuple[FloatArray, FloatArray]:
+    """Mean and standard deviation of f with some columns set to each of several values, averaged over rows."""
     rows = X[torch.from_numpy(np.random.default_rng(3).permutation(len(X))[: config.background])]
     mean, std = [], []
     for value in values:
         there = rows.clone()
-        there[:, place] = value
+        there[:, places] = value
         mean.append(float(f(there).mean()))
         std.append(float(covariance(there).mean().clamp_min(0).sqrt()))
-    return Curve(values.numpy(), np.array(mean), np.array(std))
+    return np.array(mean), np.array(std)
+
+
+def level_shape(
+    f: Function,
+    covariance: Function,
+    X: Tensor,
+    places: list[int],
+    levels: Sequence[str],
+    config: ColumnsConfig = DEFAULT,
+) -> Shape:
+    """At which level of a column of texts the mean is lowest, and at which it is highest, beyond its uncertainty."""
+    values = torch.unique(X[:, places], dim=0)
+    names = [levels[int(v.argmax())] for v in values] if len(places) > 1 else list(levels)
+    mean, std = _averaged(f, covariance, X, places, values, config)
+    low, high = int(mean.argmin()), int(mean.argmax())
+    rise, error = float(mean[high] - mean[low]), float(np.hypot(std[high], std[low]))
+    is_clear = rise > config.clear * error and len(names) == len(values)
+    return (
+        Shape("levels", None, rise, error, (names[low], names[high])) if is_clear else Shape("none", None, rise, error)
+    )
 
 
 def shape(line: Curve, x: FloatArray, config: ColumnsConfig = DEFAULT) -> Shape:
@@ -135,27 +222,33 @@ def shape(line: Curve, x: FloatArray, config: ColumnsConfig = DEFAULT) -> Shape:
     mean, std = line.mean, line.std
     low, high = int(mean.argmin()), int(mean.argmax())
     rise, error = float(mean[high] - mean[low]), float(np.hypot(std[high], std[low]))
-    if len(mean) < config.min_values or rise <= config.clear * error:
+    turns = _turns(line, config.turn * rise, config.clear) if rise > config.clear * error else []
+    if len(turns) == 3:
+        kind = "lowest" if mean[turns[1]] < mean[turns[0]] else "highest"
+        return Shape(kind, float(line.x[turns[1]]), rise, error)
+    if len(turns) != 2:
         return Shape("none", None, rise, error)
-    for kind, at, sign in (("lowest", low, 1.0), ("highest", high, -1.0)):
-        if not 0 < at < len(mean) - 1:
-            continue
-        up = sign * (mean - mean[at])
-        ends = [int(up[: at + 1].argmax()), at + int(up[at:].argmax())]
-        if all(up[e] > max(config.turn * rise, config.clear * np.hypot(std[e], std[at])) for e in ends):
-            is_simple = _way(mean) <= config.detour * sum(up[e] for e in ends)
-            return Shape(kind, float(line.x[at]), rise, error) if is_simple else Shape("none", None, rise, error)
-    if _way(mean) > config.detour * rise:
-        return Shape("none", None, rise, error)
-    kind = "rises" if low < high else "falls"
-    end = high if low < high else low
+    kind, end = ("rises", high) if mean[turns[0]] < mean[turns[1]] else ("falls", low)
     moving = np.flatnonzero(np.abs(mean - mean[end]) > config.flat * rise)
     first_flat = int(moving.max(initial=0)) + 1
-    if first_flat < len(mean) and float((x >= line.x[first_flat]).mean()) >= config.least_flat:
-        return Shape(kind, float(line.x[first_flat]), rise, error)
-    return Shape(kind, None, rise, error)
+    is_long = first_flat < len(mean) and float((x >= line.x[first_flat]).mean()) >= config.least_flat
+    return Shape(kind, float(line.x[first_flat]) if is_long and len(mean) >= config.min_values else None, rise, error)
 
 
-def _way(mean: FloatArray) -> float:
-    """All ups and downs together."""
-    return float(np.abs(np.diff(mean)).sum())
+def _turns(line: Curve, least: float, clear: float) -> list[int]:
+    """Where a curve begins, turns and ends; ups and downs that are small or uncertain are passed over."""
+    mean, std = line.mean, line.std
+
+    def moved(i: int, j: int) -> bool:
+        return abs(mean[j] - mean[i]) > max(least, clear * float(np.hypot(std[i], std[j])))
+
+    turns: list[int] = []
+    direction, extreme = 0, {1: 0, -1: 0}  # the highest and the lowest point since the last turn
+    for i in range(len(mean)):
+        extreme = {sign: i if sign * (mean[i] - mean[at]) > 0 else at for sign, at in extreme.items()}
+        for sign in (1, -1):  # a clear fall from the highest point of a rise is a turn there, and the other way round
+            if direction in (0, sign) and extreme[sign] < i and moved(extreme[sign], i):
+                turns.append(extreme[sign])
+                direction, extreme = -sign, {1: i, -1: i}
+                break
+    return [*turns, extreme[direction]] if turns else []

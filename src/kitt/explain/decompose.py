@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kitt.explain.claims import Claims, checked
-from kitt.explain.columns import Groups, curve, shape, shares
+from kitt.explain.columns import Groups, curve, level_shape, shape, shares
 from kitt.explain.facts import Comparison, Curve, Effect, Explanation, Interaction, Noise, Part
 from kitt.explain.words import Words
 from kitt.fitting.fitted import FittedGP
@@ -21,11 +22,13 @@ from kitt.model.document import Model
 from kitt.model.evidence import PLAIN, Evidence
 from kitt.model.mixture import Mixture
 from kitt.model.suggestion import Suggestion
-from kitt.table.dataset import Dataset, Encoding
+from kitt.table.dataset import Dataset
+from kitt.table.encoding import Encoding
 from kitt.table.scaling import FloatArray, Standardiser
 
 _ROWS = 256  # rows looked at; fewer where there are many columns
 _MANY_COLUMNS = 40
+Levels = Mapping[str, tuple[str, ...]]  # of the columns of texts
 _CURVE = 0.02  # share of the variance from which the curve along a column is computed
 
 
@@ -77,7 +80,8 @@ def _explain(mixture: Mixture, table: Dataset | None, evidence: Evidence | None,
     X = X[torch.from_numpy(rows)]
     groups = _groups(model.fitted_kernel.columns, table.encoding if table else None)
     with torch.no_grad(), np.errstate(over="ignore", under="ignore"):  # units may be beside the largest floats
-        parts, (columns, interactions), noise = _decompose(model, words, X, groups, s)
+        levels = {c.name: c.levels for c in table.encoding.columns if c.levels} if table else {}
+        parts, (columns, interactions), noise = _decompose(model, words, X, groups, s, levels)
     claims = checked(model, others, parts, groups, s, evidence) if check else Claims()
     weights = [float(mixture.weights[k]) for k in order]
     u = model.warp.inverse(model.y.numpy())
@@ -137,7 +141,7 @@ def _groups(names: Sequence[str], encoding: Encoding | None) -> Groups:
 
 
 def _decompose(
-    model: FittedGP, words: Words, X: Tensor, groups: Groups, s: Standardiser
+    model: FittedGP, words: Words, X: Tensor, groups: Groups, s: Standardiser, levels: Levels
 ) -> tuple[list[Part], tuple[tuple[Effect, ...], tuple[Interaction, ...]], Noise]:
     kernel, theta = model.posterior.kernel, model.posterior.theta
     means = words.means(X)
@@ -160,7 +164,7 @@ def _decompose(
                 effects=_effects(X, groups, s, sensitivity[i], direction[i], facts),
             )
         )
-    columns, pairs = _columns(words, X, groups, s, direction[-1])
+    columns, pairs = _columns(words, X, groups, s, direction[-1], levels)
     return parts, (columns, pairs), _noise(model, X, groups, noise, s, float(noise.mean()) / variance)
 
 
@@ -183,16 +187,21 @@ def _sensitivities(words: Words, X: Tensor, means: Tensor, groups: Groups) -> tu
 
 
 def _columns(
-    words: Words, X: Tensor, groups: Groups, s: Standardiser, direction: Tensor
+    words: Words, X: Tensor, groups: Groups, s: Standardiser, direction: Tensor, levels: Levels
 ) -> tuple[tuple[Effect, ...], tuple[Interaction, ...]]:
     """How all words together depend on each column: shares that add up, and the curve along each that matters."""
     if not words.here:
-        return tuple(Effect(name, 0.0, alone=0.0, alone_error=0.0) for name, _ in groups), ()
-    found = shares(words.mean, X, groups)
+        return tuple(Effect(name, 0.0, alone=0.0, alone_error=0.0, sensitivity_error=0.0) for name, _ in groups), ()
+    found = shares(words.mean, X, groups, words.joint)
     effects = []
     for g, (name, place) in enumerate(groups):
-        more: dict[str, Any] = {"alone": float(found.alone[g]), "alone_error": float(found.error[g])}
-        if len(place) == 1:
+        more: dict[str, Any] = {"alone": float(found.alone[g]), "alone_error": float(found.alone_error[g])}
+        more["sensitivity_error"] = float(found.total_error[g])
+        if name in levels:
+            if found.total[g] >= _CURVE:
+                told = level_shape(words.mean, words.joint, X, place, levels[name])
+                more["shape"] = replace(told, rise=told.rise * s.y_scale, error=told.error * s.y_scale)
+        elif len(place) == 1:
             d, x = place[0], X[:, place[0]]
             more |= {"direction": float(direction[g]), "span": float(x.max() - x.min()) * float(s.x_scale[d])}
             if found.total[g] >= _CURVE:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,12 @@ from kitt.table.scaling import FloatArray
 
 ACTIVE = 0.05  # share of a word's variance below which a column does not count
 MIN_GAIN = 0.01  # nats per row that a part must be worth to be told
-ERRORS = 2.0  # and standard errors
+ERRORS = 2.0  # and standard errors, if nothing was chosen among several
+
+
+def errors_among(count: int) -> float:
+    """Standard errors that the best of several must exceed, to do so by chance as rarely as one exceeds `ERRORS`."""
+    return -NormalDist().inv_cdf(NormalDist().cdf(-ERRORS) / max(count, 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,14 +40,11 @@ class Curve:
 class Shape:
     """What such a curve does, beyond its uncertainty."""
 
-    kind: str  # rises, falls, lowest, highest, or none
+    kind: str  # rises, falls, lowest, highest, levels, or none
     at: float | None = None  # where it is lowest or highest, or beyond which it hardly moves
     rise: float = 0.0  # from its lowest to its highest value, in units of the target
     error: float = 0.0  # standard deviation of that
-
-    @property
-    def levels_off(self) -> bool:
-        return self.kind in ("rises", "falls") and self.at is not None
+    levels: tuple[str, str] | None = None  # of a column of texts: where it is lowest, and where it is highest
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Interaction:
 
     columns: tuple[str, str]
     share: float  # of the variance of the mean, beyond what each of the two does by itself
-    error: float
+    error: float  # standard deviation of it: of the posterior, and of the estimate
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ class Season:
     period: float
     cycles: float  # in the table
     check: Check
+    share: float | None = None  # of the variance of observations, that the fitted mean repeats
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,8 @@ class Effect:
     periods: tuple[float, ...] = ()  # at which its kernel repeats
     slope: tuple[float, float] | None = None  # of a straight line, with its standard deviation
     alone: float | None = None  # share of the variance by this column whatever the others are (first Sobol index)
-    alone_error: float | None = None  # standard error of the estimate of both shares
+    alone_error: float | None = None  # standard deviation of it: of the posterior, and of the estimate
+    sensitivity_error: float | None = None  # the same of `sensitivity`, of all words together
     shape: Shape | None = None  # of the mean along the column
     curve: Curve | None = None  # the mean along the column, averaged over the rows
 
@@ -136,16 +141,17 @@ class Comparison:
 class Check:
     """What a part of the model is worth: the log density of left-out rows minus that of the model without it, per row."""
 
-    claim: str  # signal, repeats, trend, strength, noise or column
+    claim: str  # signal, repeats, trend, strength, smooth, rough, noise or column
     about: str  # the word or the column
     gain: float
     error: float  # its standard error
     rows: int  # that were left out
     unit: str = "nats per row"  # of the gain; of a signal, the share of the variance of left-out rows (R²)
+    errors: float = ERRORS  # standard errors that the gain must exceed; more, if it was chosen among several
 
     @property
     def is_supported(self) -> bool:
-        return self.gain > max(MIN_GAIN, ERRORS * self.error)
+        return self.gain > max(MIN_GAIN, self.errors * self.error)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kitt.formatting import number, percent
 from kitt.language.grammar import Primitive
+from kitt.network.properties import ROUGH, SMOOTH
 
 if TYPE_CHECKING:
     from kitt.explain.facts import Effect, Explanation, Part, Season
@@ -16,13 +17,7 @@ _NEGLIGIBLE = 0.01
 _CLEAR = 0.7  # correlation from which a direction of the noise is told
 _NAMED = 4  # columns told by name
 _TOGETHER = 0.05  # share of the variance of the mean from which an interaction is told
-_SAME_PERIOD = 0.1
-_ROUGHNESS = {
-    Primitive.RBF: "very smooth",
-    Primitive.MATERN52: "smooth",
-    Primitive.MATERN32: "moderately rough",
-    Primitive.MATERN12: "rough",
-}
+_UNLEARNED = 0.05  # share of the variance that neither the fit calls noise nor left-out rows show as learned
 
 
 def paragraph(e: Explanation) -> str:
@@ -67,27 +62,31 @@ class _Item:
     share: float
     noun: str
     columns: str
-    more: str = ""
 
 
 def _signal(e: Explanation) -> Iterator[str]:
-    fitted = 1 - e.noise.share
-    explained = fitted if e.explained is None else min(fitted, max(e.explained, 0.0))
-    scale = explained / max(fitted, 1e-12)
+    scale = _scale(e)
     for i, item in enumerate(_items(e)):
         share = percent(max(item.share, 0.0) * scale)
         subject = f"{_amount(item.share * scale)} of the variation in {e.target} ({share})"
         lead = f"{subject} is" if i == 0 else f"on top of it, {share} is"
-        yield f"{lead} {item.noun} {item.columns}{item.more}."
+        yield f"{lead} {item.noun} {item.columns}."
+
+
+def _scale(e: Explanation) -> float:
+    """By which shares of the fit are told smaller, because left-out rows show less."""
+    fitted = 1 - e.noise.share
+    explained = fitted if e.explained is None else min(fitted, max(e.explained, 0.0))
+    return explained / max(fitted, 1e-12)
 
 
 def _items(e: Explanation) -> list[_Item]:
     told = [part for part in e.parts if part.share >= _NEGLIGIBLE] or list(e.parts[:1])
     own = [part for part in told if _has_structure(e, part)]
-    items = [_Item(part.share, _noun(e, part), _columns(e, [part]), _repetition(e, part)) for part in own]
+    items = [_Item(part.share, _noun(e, part), _columns(e, [part])) for part in own]
     if rest := [part for part in told if part not in own]:
         share = sum(part.share for part in rest)
-        items.append(_Item(share, f"a {_roughness(rest)} function of", _columns(e, rest)))
+        items.append(_Item(share, f"a {_roughness(e, rest)}function of", _columns(e, rest)))
     return sorted(items, key=lambda item: -item.share)
 
 
@@ -95,7 +94,7 @@ def _has_structure(e: Explanation, part: Part) -> bool:
     linear = part.word.factors.count(Primitive.LINEAR)
     if linear == len(part.word.factors):
         return len(e.parts) == 1 or e.is_supported("trend", str(part.word))
-    return _season(e, part) is not None or (linear > 0 and e.is_supported("strength", str(part.word)))
+    return linear > 0 and e.is_supported("strength", str(part.word))
 
 
 def _noun(e: Explanation, part: Part) -> str:
@@ -104,17 +103,14 @@ def _noun(e: Explanation, part: Part) -> str:
     linear = factors.count(Primitive.LINEAR)
     if linear == len(factors):
         return "a straight-line trend in" if linear == 1 else "a quadratic trend in"
-    stronger = ", stronger in some ranges than others," if e.is_supported("strength", str(part.word)) else ""
-    if _season(e, part) is not None:
-        slowly = ", slowly changing," if any(p in _ROUGHNESS for p in factors) else stronger
-        return f"a repeating pattern{slowly} in"
-    return f"a {_roughness([part])} function{stronger} of"
+    return f"a {_roughness(e, [part])}function, stronger in some ranges than others, of"
 
 
-def _roughness(parts: Sequence[Part]) -> str:
-    """Of the roughest of the words."""
-    rough = [_ROUGHNESS[p] for part in parts for p in part.word.factors if p in _ROUGHNESS]
-    return max(rough, key=list(_ROUGHNESS.values()).index, default="smooth")
+def _roughness(e: Explanation, parts: Sequence[Part]) -> str:
+    """Smooth or rough, if left-out rows tell one from the other, and if these words have to do with it."""
+    kinds = {p for part in parts for p in part.word.factors if p in (*SMOOTH, *ROUGH)}
+    told = "rough" if kinds & {*ROUGH} else "smooth"
+    return f"{told} " if kinds and e.is_supported(told) else ""
 
 
 def _amount(share: float) -> str:
@@ -149,24 +145,12 @@ def _with_slope(effect: Effect) -> str:
 # --- periods ----------------------------------------------------------------------------------------------------------
 
 
-def _season(e: Explanation, part: Part) -> Season | None:
-    """The period of a word along its strongest column, if left-out cycles have borne it out."""
-    for effect in part.effects[:1]:
-        for season in e.seasons:
-            near = [p for p in effect.periods if abs(p / season.period - 1) < _SAME_PERIOD]
-            if season.column == effect.column and near:
-                return season
-    return None
-
-
-def _repetition(e: Explanation, part: Part) -> str:
-    season = _season(e, part)
-    return "" if season is None else f", which comes back every {_period(e, season)}"
-
-
 def _period(e: Explanation, season: Season) -> str:
     unit = " days" if season.column in e.dates else ""
-    return f"{_digits(season.period)}{unit} of {season.column} (about {season.cycles:.0f} times in this table)"
+    times = f"about {season.cycles:.0f} times in this table"
+    if season.share is not None:
+        times += f"; this makes {percent(season.share * _scale(e))} of the variation"
+    return f"{_digits(season.period)}{unit} of {season.column} ({times})"
 
 
 def _digits(period: float) -> str:
@@ -175,13 +159,12 @@ def _digits(period: float) -> str:
 
 
 def _seasons(e: Explanation) -> Iterator[str]:
-    """Periods that no word of the kernel has, and what periods are worth."""
-    told = [_season(e, part) for part in e.parts if part.share >= _NEGLIGIBLE]
-    if further := [f"every {_period(e, season)}" for season in e.seasons if season not in told]:
-        yield f"it {'also ' if any(told) else ''}comes back {_listed(further)}."
-    if e.seasons:
-        worths = [f"{number(s.check.gain)} ± {number(s.check.error)}" for s in e.seasons]
-        yield f"without that, left-out cycles are predicted worse, by {_listed(worths)} nats per row."
+    """What comes back, how much of it, and what that is worth."""
+    if not e.seasons:
+        return
+    yield f"it comes back {_listed([f'every {_period(e, season)}' for season in e.seasons])}."
+    worths = [f"{number(s.check.gain)} ± {number(s.check.error)}" for s in e.seasons]
+    yield f"without that, left-out cycles are predicted worse, by {_listed(worths)} nats per row."
 
 
 # --- columns ----------------------------------------------------------------------------------------------------------
@@ -210,7 +193,9 @@ def _shapes(e: Explanation) -> Iterator[str]:
             continue  # it matters only together with others
         if e.checks and not _is_needed(e, effect.column):
             continue
-        if shape.kind in ("lowest", "highest"):
+        if shape.levels is not None:
+            said.append(f"is lowest at {effect.column} {shape.levels[0]} and highest at {shape.levels[1]}")
+        elif shape.kind in ("lowest", "highest"):
             said.append(f"is {shape.kind} near {number(shape.at or 0.0)} of {effect.column}")
         elif shape.at is not None:
             said.append(f"{shape.kind} with {effect.column} and levels off beyond {number(shape.at)}")
@@ -218,7 +203,7 @@ def _shapes(e: Explanation) -> Iterator[str]:
             plain[shape.kind].append(effect.column)
     said = [*(f"{kind} with {_listed(columns)}" for kind, columns in plain.items() if columns), *said]
     if said:
-        yield f"the mean{', over the other columns,' if len(e.columns) > 1 else ''} {_listed(said)}."
+        yield f"the mean{', over the other columns,' if len(e.columns) > 1 else ''} {'; '.join(said)}."
 
 
 def _together(e: Explanation) -> Iterator[str]:
@@ -242,10 +227,14 @@ def _uncertain(e: Explanation) -> Iterable[str]:
 def _noise(e: Explanation) -> str:
     n = e.noise
     text = f"noise makes up about {percent(n.share)}, with a standard deviation of about {number(n.level)}"
-    if n.share < _NEGLIGIBLE:
+    if e.explained is not None and e.explained < 1 - n.share - _UNLEARNED:
+        left = 1 - max(e.explained, 0.0)
+        text = (
+            f"the rest, {percent(left)} (a typical error of {number(left**0.5 * e.level[1])}), is noise or could not be "
+            f"learned from these rows; the kernel takes {percent(n.share)} for noise"
+        )
+    elif n.share < _NEGLIGIBLE:
         text = f"there is hardly any noise (a standard deviation of about {number(n.level)})"
-    if e.explained is not None and e.explained < 1 - n.share - 0.05:
-        text += f"; {percent(1 - n.share - max(e.explained, 0.0))} more could not be learned from these rows"
     return f"{text}. {_varying(e)}".strip() if e.is_supported("noise") else f"{text}."
 
 

@@ -7,19 +7,18 @@ is resolved: at least two cycles, and several values of the column in each.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeGuard
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from kitt.errors import KittError
-from kitt.explain.checks import Folds, LeftOut, compared, held_out
+from kitt.explain.checks import Folds, LeftOut, compared, held_out, start_on_all
 from kitt.explain.facts import Check
 from kitt.fitting.config import Budget, FitConfig
-from kitt.fitting.fit import Fitter, start_of
+from kitt.fitting.fit import Fitter
 from kitt.fitting.objective import Objective
 from kitt.fitting.starts import Spectrum
 from kitt.fitting.table import Table
@@ -27,6 +26,7 @@ from kitt.language.grammar import Expression, parse
 from kitt.language.kernels import Kernel
 from kitt.table.scaling import FloatArray
 
+Line = Callable[[FloatArray], FloatArray]  # a function of one column
 SMOOTH = tuple(map(parse, ("RBF", "Matern32")))  # what a repeating kernel must beat
 REPEATING = parse("RBF + RBF*Periodic")  # whatever else there is, and a pattern that may change slowly
 
@@ -47,6 +47,9 @@ class SeasonConfig:
     peaks: int = 3  # of the spectrum that are looked at
     min_peak: float = 8.0  # nats that a peak explains: of noise, one spectrum in several has a higher one
     fitted: int = 2  # guesses that are fitted, the most likely ones
+    min_share: float = 0.01  # of the variance of observations, that the fitted mean must repeat
+    phases: int = 12  # of a cycle, at which a pattern is looked at
+    most_cycles: int = 50  # of it
 
 
 DEFAULT = SeasonConfig()
@@ -95,11 +98,27 @@ def find(table: Table, periods: Sequence[float], config: SeasonConfig = DEFAULT)
     return found
 
 
-def is_borne_out(check: Check | None, x: FloatArray, period: float, config: SeasonConfig = DEFAULT) -> TypeGuard[Check]:
-    """Whether left-out cycles speak for a period; where they are few, more clearly."""
-    if check is None or not check.is_supported:
-        return False
-    return float(np.ptp(x)) / period >= config.few_cycles or check.gain > config.few_errors * check.error
+def compared_cycles(about: str, repeating: LeftOut, smooth: LeftOut, x: FloatArray, period: float) -> Check:
+    """What a period is worth on left-out cycles; where they are few, more standard errors are asked for."""
+    check = compared("repeats", about, repeating, smooth, cycles_of(x, period))
+    is_few = float(np.ptp(x)) / period < DEFAULT.few_cycles
+    return replace(check, errors=DEFAULT.few_errors) if is_few else check
+
+
+def repeated_variance(line: Line, low: float, high: float, period: float, config: SeasonConfig = DEFAULT) -> float:
+    """The variance of what comes back of a function: its mean at each phase, once its level is taken away.
+
+    The level is the mean over one period around each point, as in the classical decomposition of a series.
+    """
+    phases = config.phases
+    count = min(int((high - low) / period * phases), config.most_cycles * phases)
+    if count < 2 * phases:
+        return 0.0
+    f = line(low + period / phases * np.arange(count + 1, dtype=np.float64))
+    window = np.r_[0.5, np.ones(phases - 1), 0.5] / phases
+    rest = f[phases // 2 : len(f) - phases // 2] - np.convolve(f, window, "valid")
+    pattern = [float(rest[phase::phases].mean()) for phase in range(phases)]
+    return float(np.var(pattern))
 
 
 def _is_known(period: float, found: Sequence[tuple[float, Check]]) -> bool:
@@ -150,7 +169,8 @@ def _best(table: Table, periods: Sequence[float], config: SeasonConfig) -> tuple
         return None
     _, period, gp = max(fits, key=lambda f: f[0])
     folds = cycle_folds(x, period, config.folds)
-    if not is_borne_out(check := _check(table, period, folds), x, period, config):
+    check = _check(table, period, folds)
+    if check is None or not check.is_supported:
         return None
     word = [str(w) for w in gp.expression].index("RBF*Periodic")
     return period, check, gp.posterior.component(word, table.X)[0]
@@ -163,13 +183,7 @@ def _check(table: Table, period: float, folds: Folds) -> Check | None:
     except (KittError, RuntimeError, ArithmeticError):
         return None
     best: LeftOut = max(smooth, key=lambda out: float(out.log_density.mean()))
-    return compared("repeats", table.columns[0], repeating, best, cycles_of(table.X[:, 0].numpy(), period))
-
-
-def start_on_all(table: Table, expression: Expression) -> Tensor:
-    """Its parameters on all rows: what it may know of the rows left out speaks against a period, not for it."""
-    fitter = Fitter(table, random_state=0, draws=0, coarse_rows=150)
-    return start_of(fitter.fit(expression).fitted_kernel)
+    return compared_cycles(table.columns[0], repeating, best, table.X[:, 0].numpy(), period)
 
 
 def start(period: float, table: Table) -> Tensor:

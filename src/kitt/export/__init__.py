@@ -41,13 +41,10 @@ LIBRARIES = {
 }
 
 _LEAST_VARIANCE = 1e-9
-_UNITS = '''\
+_TEMPLATE = '''\
 """{expression}: a Gaussian-process kernel for {title}, written by KITT.
 
-`kernel`, `noise`, the variance of an observation, and `y_mean`, the mean, are for the table as it is:
-
-    model = gp(kernel, noise, X, y, y_mean)
-    mean, variance = predict(model, Z)
+{usage}
 {notes}"""
 
 {definitions}
@@ -57,25 +54,19 @@ target = {target}
 
 kernel = {kernel}
 noise = {noise}
-y_mean = {y_mean}
+{scales}
 '''
+_USAGE = """\
+`kernel`, `noise`, the variance of an observation, and `y_mean`, the mean, are in the units of the table:
 
-_STANDARDISED = '''\
-"""{expression}: a Gaussian-process kernel for {title}, written by KITT.
-
+    model = gp(kernel, noise, X, y, y_mean)
+    mean, variance = predict(model, Z)"""
+_STANDARDISED_USAGE = """\
 `kernel` and `noise`, the variance of an observation, refer to standardised data:
 
     model = gp(kernel, noise, standardise(X), standardise_target(y))
-    mean, variance = in_units(*predict(model, standardise(Z)))
-{notes}"""
-
-{definitions}
-
-columns = {columns}
-target = {target}
-
-kernel = {kernel}
-noise = {noise}
+    mean, variance = in_units(*predict(model, standardise(Z)))"""
+_STANDARDISED_SCALES = '''\
 
 x_mean = np.array({x_mean})
 x_scale = np.array({x_scale})
@@ -83,7 +74,7 @@ y_mean, y_scale = {y_mean}, {y_scale}
 
 
 def standardise(X):
-    """The columns of X (N, D), as the kernel wants them."""
+    """The columns of X (N, D), as the kernel needs them."""
     return (np.asarray(X, dtype=float) - x_mean) / x_scale
 
 
@@ -93,8 +84,7 @@ def standardise_target(y):
 
 def in_units(mean, variance):
     """Mean and variance of a standardised target, in the units of the target."""
-    return y_mean + y_scale * np.asarray(mean), y_scale**2 * np.asarray(variance)
-'''
+    return y_mean + y_scale * np.asarray(mean), y_scale**2 * np.asarray(variance)'''
 
 
 def code(fitted: FittedKernel, library: str, standardised: bool = False, notes: Sequence[str] = ()) -> str:
@@ -105,9 +95,9 @@ def code(fitted: FittedKernel, library: str, standardised: bool = False, notes: 
     fitted : FittedKernel
     library : {"gpytorch", "botorch", "sklearn", "gpflow", "gpjax"}
     standardised : bool
-        Whether the numbers refer to standardised data, for which the text then has functions, or to the table as it is.
+        Whether the numbers refer to standardised data, for which the text then has functions, or to the units of the table.
     notes : sequence of str
-        What a reader should know, as sentences; they stand at the top of the text.
+        Sentences that are written at the top of the text.
 
     Returns
     -------
@@ -130,7 +120,9 @@ def code(fitted: FittedKernel, library: str, standardised: bool = False, notes: 
     if fitted.standardiser is not None:
         units = fitted.standardiser.to_dict()
     names = f"{kernel}, gp, predict" + ", np" * standardised
-    return (_STANDARDISED if standardised else _UNITS).format(
+    return _TEMPLATE.format(
+        usage=_STANDARDISED_USAGE if standardised else _USAGE,
+        scales=(_STANDARDISED_SCALES if standardised else "y_mean = {y_mean}").format(**units),
         expression=fitted.expression,
         title=facts.title,
         notes="".join(f"\n{_wrapped(note)}\n" for note in notes),
@@ -139,7 +131,6 @@ def code(fitted: FittedKernel, library: str, standardised: bool = False, notes: 
         target=repr(fitted.target),
         kernel=kernel,
         noise=fitted.parameters["noise"],
-        **units,
     )
 
 
@@ -211,12 +202,12 @@ def gp(fitted: FittedKernel, library: str, X: Any, y: Any) -> Any:
 
 
 def botorch_model(mixture: Mixture, bounds: Any = None) -> Any:
-    """The whole mixture as a model of BoTorch: what `Model.to_botorch()` gives."""
+    """The whole mixture as a model of BoTorch, as `Model.to_botorch()` returns it."""
     return _module("botorch", "mixture").MixtureModel(mixture, bounds)
 
 
 def single_task_gp(fitted: FittedKernel, prior: str, X: Any, y: Any, bounds: Any = None) -> Any:
-    """A fitted kernel as a `SingleTaskGP` with KITT's priors: what `Model.to_botorch(single=True)` gives."""
+    """A fitted kernel as a `SingleTaskGP` with KITT's priors, as `Model.to_botorch(single=True)` returns it."""
     return _module("botorch", "single").single_task_gp(fitted, prior, X, y, bounds)
 
 
@@ -229,7 +220,7 @@ def _module(library: str, file: str | None = None) -> ModuleType:
 
 
 def _warn_of_small_units(units: FittedKernel, library: str) -> None:
-    """GPyTorch holds predictive variances at 1e-10 at least, whatever the units."""
+    """Warn where GPyTorch's lower bound of predictive variances, 1e-10 in any units, would matter."""
     if library in ("gpytorch", "botorch") and float(np.asarray(units.parameters["noise"])) < _LEAST_VARIANCE:
         warnings.warn(
             f"the noise of {units.target} has a variance of {units.parameters['noise']:.1g}, and GPyTorch rounds variances "

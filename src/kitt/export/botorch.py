@@ -1,4 +1,4 @@
-"""The words in BoTorch, whose kernels are GPyTorch's; and the model that its acquisition functions want."""
+"""The words in BoTorch, whose kernels are GPyTorch's, and the model that its acquisition functions need."""
 
 from __future__ import annotations
 

@@ -171,9 +171,10 @@ class MixtureModel(BotorchModel, FantasizeMixin):
         mean, covariance = self.y_mean + self.y_scale * mean, self.y_scale**2 * covariance
         if isinstance(observation_noise, Tensor):
             covariance = covariance + torch.diag_embed(observation_noise[..., 0].expand(mean.shape))
-            return GPyTorchPosterior(_normal(mean, covariance))
-        distribution, scale = _normal(mean, covariance), (float(self.y_mean), float(self.y_scale))
-        posterior = MixturePosterior(distribution, strata, self.tail if noisy else NO_TAIL, scale)
+            posterior = GPyTorchPosterior(_normal(mean, covariance))
+        else:
+            scale = (float(self.y_mean), float(self.y_scale))
+            posterior = MixturePosterior(_normal(mean, covariance), strata, self.tail if noisy else NO_TAIL, scale)
         return posterior if posterior_transform is None else posterior_transform(posterior)
 
     def _inputs(self, X: Tensor) -> Tensor:
@@ -225,8 +226,12 @@ class MixtureModel(BotorchModel, FantasizeMixin):
             raise InvalidInputError(
                 "expected observations with the model's own noise: it has no other; leave `noise` out"
             )
-        if Y.shape[-1] != 1:
-            raise InvalidInputError(f"expected targets of shape (..., n, 1), got {tuple(Y.shape)}")
+        if Y.dim() < 2 or Y.shape[-1] != 1 or Y.shape[-2] != X.shape[-2]:
+            raise InvalidInputError(
+                f"expected targets of shape (..., {X.shape[-2]}, 1), one for each point; got {tuple(Y.shape)}"
+            )
+        if not torch.isfinite(Y).all():
+            raise InvalidInputError("expected finite targets, got missing or infinite ones: leave those points out")
         Z, u = self._inputs(X), (Y.to(self.y_mean)[..., 0] - self.y_mean) / self.y_scale
         other = copy.copy(self)
         other._modules = {**self._modules, "parts": torch.nn.ModuleList(p.extended(Z, u) for p in self._parts)}

@@ -1,7 +1,7 @@
 """One fitted kernel as a `SingleTaskGP`, with the priors under which KITT fitted it.
 
-Inside, the model is on the standardised scale, where optimisers do well; its transforms of inputs and outcomes are those of
-the fit and stay as they are, so it takes and gives the units of the table.
+Internally, the model is on the standardised scale, where optimisers work well. Its transforms of inputs and outcomes are
+those of the fit and do not change, so its inputs and outputs are in the units of the table.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _likelihood(fitted: FittedKernel) -> GaussianLikelihood:
 
 
 def _terms(kernel: Kernel) -> list[Kernel]:
-    """One for each word."""
+    """One kernel for each word."""
     if isinstance(kernel, NoisySum):
         return list(kernel.terms)
     return list(kernel.kernels) if isinstance(kernel, AdditiveKernel) else [kernel]

@@ -1,4 +1,4 @@
-"""The part of a Python file that an expression needs: its definitions and imports, as text."""
+"""Extraction of the definitions and imports of a Python file that an expression needs, as text."""
 
 from __future__ import annotations
 

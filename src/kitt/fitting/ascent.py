@@ -1,7 +1,7 @@
-"""Many ascents at once: BFGS on a batch of starts of one small problem.
+"""Batched BFGS: many starts of one small problem are optimised together.
 
-On a hundred rows a likelihood costs more to dispatch than to compute, so that a batch of starts, one step each at a time,
-takes a third of the time of one start after the other (scipy has no batched optimiser).
+On a hundred rows, calling torch costs more than the arithmetic. Evaluating all starts in one call takes a third of the
+time of optimising one start after the other. scipy has no batched optimiser.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def ascend(
     patience: int = FitConfig.batch_patience,
     longest: float = FitConfig.longest_step,
 ) -> tuple[Tensor, Tensor]:
-    """Climb from each row of `start` (S, P), within the box: points and values after `steps` evaluations, or fewer.
+    """Maximise f from each row of `start` (S, P) within the box; return points and values after at most `steps` evaluations.
 
-    `H` (S, P, P) is about the inverse Hessian of −f at the starts; no parameter moves more than `longest` in a step. It ends
-    when each start has had `patience` steps that gained less than the tolerance.
+    `H` (S, P, P) approximates the inverse Hessian of −f at the starts. No parameter changes by more than `longest` in one
+    step. The ascent stops early when every start has had `patience` steps that gained less than the tolerance.
     """
     (low, high), x, (f, g) = box, start, evaluate(start)
     length, idle = torch.ones_like(f), torch.zeros_like(f)
@@ -46,7 +46,7 @@ def ascend(
         better = f_there > f + _ARMIJO * length * slope
         H = _update(H, there - x, g - g_there, better)
         idle = torch.where(better & (f_there - f > tolerance / patience), 0.0, idle + (better | (length < 1e-3)))
-        # Where it was too far, to the top of the parabola through what is known (Nocedal & Wright, eq. 3.57).
+        # A step that was too long is shortened to the maximum of the interpolating parabola (N&W eq. 3.57).
         shorter = (0.5 * length * slope / (f + length * slope - f_there)).nan_to_num(0.2).clamp(0.1, 0.5)
         length = torch.where(better, 1.0, length * shorter)
         f = torch.where(better, f_there, f)
@@ -57,7 +57,7 @@ def ascend(
 
 
 def _direction(H: Tensor, g: Tensor, at_low: Tensor, at_high: Tensor, longest: float) -> Tensor:
-    """Newton's with the estimated Hessian, or the gradient where that is no ascent; not out of the box, not too long."""
+    """The quasi-Newton direction, or the gradient where that is no ascent direction, limited to the box and to `longest`."""
     blocked = (at_low & (g < 0)) | (at_high & (g > 0))
     g = g.masked_fill(blocked, 0.0)
     d = (H @ g.unsqueeze(-1)).squeeze(-1).masked_fill(blocked, 0.0)
@@ -66,7 +66,7 @@ def _direction(H: Tensor, g: Tensor, at_low: Tensor, at_high: Tensor, longest: f
 
 
 def _update(H: Tensor, s: Tensor, y: Tensor, better: Tensor) -> Tensor:
-    """BFGS where the step was taken and the curvature is right (N&W eq. 6.17)."""
+    """The BFGS update, for the starts whose step was accepted and has positive curvature (N&W eq. 6.17)."""
     curvature = (s * y).sum(1)
     good = better & (curvature > 1e-10 * s.norm(dim=1) * y.norm(dim=1))
     rho = torch.where(good, 1 / curvature.clamp_min(1e-300), 0.0)[:, None, None]

@@ -13,58 +13,56 @@ from kitt.language.priors import preset
 
 @dataclass(frozen=True)
 class StartsConfig:
-    """How starting values are read off a table; comments as in `FitConfig`."""
+    """How starting values are derived from a table; the comments are as in `FitConfig`."""
 
-    frequencies: int = 256  # of each column's spectrum, and more where columns are few: `kitt bench timeseries`
-    waves: int = 2048  # plane waves tried, for Cosine; unrecorded
-    refined_waves: int = 48  # of them, improved by Gauss-Newton steps: 12 tables of `kitt bench atlas`
-    wave_steps: int = 8
-    dense_columns: int = 2  # at most, for rows to lie so close that short lengthscales show: `kitt bench timeseries`
-    shortening: tuple[int, ...] = (1, 4, 16, 64)  # lengthscales tried there are so much shorter: the same
-    wave_lengthscale: float = 0.7  # at which Periodic is about a wave; unrecorded
-    decisive_bic: float = 10.0  # difference of BIC that leaves no doubt about a season (Kass & Raftery, 1995)
-    period_multiples: tuple[int, ...] = (
-        2,
-        3,
-        4,
-        5,
-        6,
-    )  # of the highest peak's, tried as its season: `bench timeseries`
+    frequencies: int = 256  # in each column's spectrum; more where there are few columns: `kitt bench timeseries`
+    waves: int = 2048  # plane waves that are tried for Cosine; set by hand
+    refined_waves: int = 48  # the best of these, improved by Gauss-Newton steps: 12 tables of `kitt bench atlas`
+    wave_steps: int = 8  # number of these steps: `kitt bench starts`
+    dense_columns: int = 2  # up to this many columns, short lengthscales are tried too: `kitt bench timeseries`
+    shortening: tuple[int, ...] = (1, 4, 16, 64)  # divisors of these lengthscales: `kitt bench timeseries`
+    wave_lengthscale: float = 0.7  # with which Periodic is close to a cosine wave; set by hand
+    decisive_bic: float = 10.0  # difference of BIC that is decisive for a season (Kass & Raftery, 1995)
+    # Multiples of the period with the highest peak that are tried as the season: `kitt bench timeseries`
+    period_multiples: tuple[int, ...] = (2, 3, 4, 5, 6)
 
 
 @dataclass(frozen=True)
 class FitConfig:
-    """How to fit. A comment names the benchmark on which a default was chosen; `unrecorded` says that none is on record."""
+    """How to fit.
+
+    The comment of a field names the benchmark on which its default was chosen. "Set by hand" means that the first value
+    that worked was kept and that no benchmark compares it with others.
+    """
 
     objective: Literal["map", "ml"] = "map"  # `kitt bench words` and `kitt bench uci`
     prior: str = "default"
     method: Literal["bfgs", "l-bfgs"] = "bfgs"  # `kitt bench fit`
-    draws: int = 20  # from the prior, beside the guesses: tests/fitting/test_fit.py has tables that need them
-    starts: int = 2  # optimised on some of the rows: `kitt bench starts`
-    coarse_rows: int = 150  # those rows, at most: `kitt bench atlas`
-    direct_rows: int = 600  # up to which a kernel is optimised on all rows at once: `kitt bench atlas`
+    draws: int = 8  # starts of a single word drawn from the prior, beside the guesses: `kitt bench starts`
+    starts: int = 2  # best starts that are optimised together on `scored_rows`: `kitt bench starts`
+    coarse_rows: int = 300  # rows of the coarse search; a smaller table is searched whole: `kitt bench atlas`
+    direct_rows: int = 600  # up to this many rows there is no search on `coarse_rows`: `kitt bench atlas`
     max_iterations: int = 200  # UCI tables
-    tolerance: float = 0.05  # nats; stop when a few iterations gain less: UCI tables
+    tolerance: float = 0.05  # nats; stop when `patience` iterations together gain less: UCI tables
     deadline: float | None = None  # seconds for each fit
-    exact_rows: int = 3000  # above, hyperparameters from a subset and a sparse posterior: UCI tables
-    subset_rows: int = 1200  # UCI tables
-    inducing: int = 600  # UCI tables
-    # The search on some of the rows
-    scored_rows: int = 100  # on which all draws and guesses are compared; unrecorded
-    batch_steps: int = 5  # on those rows, of the best starts together; `kitt bench starts`
-    batch_patience: int = 3  # of those steps that gain less than the tolerance end it; unrecorded
-    longest_step: float = 2.0  # of those, in any raw parameter; unrecorded
-    trials: int = 1  # starts that are then optimised on `coarse_rows`; with three, one is the middle of the prior
-    trial_iterations: int = 12  # of each trial; unrecorded
-    coarse_iterations: int = 30  # of the best trial, its first ones included; unrecorded
-    patience: int = 3  # iterations that must together gain more than the tolerance, on any rows; unrecorded
-    search_share: float = 0.5  # of the deadline, which the search may take; unrecorded
-    comparison_share: float = 0.1  # of the deadline, for comparing a kernel that is perhaps not fitted; unrecorded
+    exact_rows: int = 3000  # above, hyperparameters come from a subset and the posterior is sparse: UCI tables
+    subset_rows: int = 1200  # rows of that subset: UCI tables
+    inducing: int = 600  # inducing points of that posterior: UCI tables
+    # The search on some of the rows.
+    scored_rows: int = 100  # rows on which all draws and guesses are compared; set by hand
+    batch_steps: int = 5  # optimiser steps of the best starts on those rows: `kitt bench starts`
+    batch_patience: int = 3  # stop after this many steps that gain less than the tolerance; set by hand
+    longest_step: float = 2.0  # largest change of an unconstrained parameter in one step; set by hand
+    trials: int = 1  # starts then optimised on `coarse_rows`; of three, one is the prior's median: `kitt bench starts`
+    trial_iterations: int = 12  # of each of these starts; set by hand
+    coarse_iterations: int = 30  # of the best of them, its first iterations included; set by hand
+    patience: int = 3  # iterations that must together gain more than the tolerance; set by hand
+    search_share: float = 0.5  # share of the deadline that the coarse search may take; set by hand
     guesses: StartsConfig = field(default_factory=StartsConfig)
-    # The curvature that BFGS begins with
-    fisher_rows: int = 64  # from which it is estimated: `kitt bench fit`
-    min_curvature: float = 0.1  # of any parameter: `kitt bench fit`
-    dense_parameters: int = 500  # at most, for which it is a matrix; with more, L-BFGS-B is used; unrecorded
+    # The Hessian that BFGS starts from.
+    fisher_rows: int = 64  # rows from which it is estimated: `kitt bench fit`
+    min_curvature: float = 0.1  # smallest curvature of any parameter: `kitt bench fit`
+    dense_parameters: int = 500  # with more parameters, L-BFGS-B is used instead; set by hand
 
     def __post_init__(self) -> None:
         preset(self.prior)
@@ -90,19 +88,19 @@ class FitConfig:
 
 
 class DeadlineError(Exception):
-    """A budget is spent."""
+    """Raised when a budget is spent."""
 
 
 @dataclass
 class Budget:
-    """The time at which to stop, by `time.monotonic`, and likelihoods evaluated so far."""
+    """The time at which to stop, as `time.monotonic` counts it, and the number of likelihoods evaluated so far."""
 
     end: float = math.inf
     evaluations: int = 0
 
     @classmethod
     def until(cls, end: float) -> Budget:
-        """That ends at a time of the clock on the wall, `time.time`."""
+        """A budget that ends at a given time of `time.time`."""
         return cls(time.monotonic() + end - time.time())
 
     def spend(self) -> None:

@@ -1,7 +1,7 @@
 """Expression + table -> FittedGP: parameters from `optimise`, the posterior on all rows, and how good it is.
 
 Up to `FitConfig.exact_rows` rows everything is exact; above, the parameters come from a random subset of the rows and
-the posterior on all of them is sparse (`sparse`), which the model's warnings say.
+the posterior on all of them is sparse (`gp.sparse`); a warning of the model says so.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Failure:
 
 
 class Fitter:
-    """Fits expressions to one table, one after the other; a sum starts from what was found for its first words.
+    """Fits expressions to one table, one after the other; a sum starts from the solution of its first words.
 
     `data` is a Dataset, or standardised (X, y); `options` are those of FitConfig.
     """
@@ -64,23 +64,23 @@ class Fitter:
     ) -> None:
         self.table, self.end = Table.of(data), end
         self.coarse = CoarseSolutions(self.table, FitConfig.of(config, options), _seed(random_state))
-        self.fitted: list[tuple[Expression, FittedGP]] = []  # each as it was asked for
+        self.fitted: list[tuple[Expression, FittedGP]] = []  # each expression as it was requested
         self.failures: list[Failure] = []
 
     def fit(self, expression: Expression | str, start: Tensor | None = None) -> FittedGP:
-        """Fit one expression; from `start`, its flat parameters in the order of `solution`, without any search."""
+        """Fit one expression. With `start`, flat parameters in the order of `solution`, there is no search."""
         asked = _expression(expression)
         self.fitted.append((asked, model := _fit(asked, self.table, self.coarse, start, self.end)))
         return model
 
     def solution(self, expression: Expression) -> Tensor | None:
-        """The flat parameters found for an expression on some of the rows, if it was asked for before."""
+        """The flat parameters found for an expression on some of the rows, if it was fitted or scored before."""
         found = self.coarse.found.get(expression.noise_last)
         return None if found is None else found[0].theta
 
     def coarse_score(self, expression: Expression | str) -> float:
-        """What a few hundred rows say for an expression: its log posterior there, less the BIC's price of its parameters,
-        and what a noise model gains on it."""
+        """The score of an expression on a few hundred rows: its log posterior there minus the BIC penalty of its parameters
+        plus the gain of a noise model."""
         asked, budget = _expression(expression), Budget(self.end)
         try:
             best = self.coarse.solutions(asked.noise_last.words, budget)[0]
@@ -95,13 +95,20 @@ class Fitter:
         squares = (rows.y.numpy() - mean) ** 2 / variance
         return score - 0.5 * float((noise[1] + squares * (np.exp(-noise[1]) - 1)).sum())
 
+    def is_promising(self, expression: Expression) -> bool:
+        """Whether the last word of a sum gains more than its parameters cost in the first steps of an optimisation."""
+        try:
+            return self.coarse.first_gain(expression.signal, Budget(self.end)) > 0
+        except (KittError, RuntimeError, ArithmeticError):
+            return False
+
     def residual_table(self, expression: Expression) -> Table:
-        """The few hundred rows with what an expression leaves of the target, each row predicted from the others."""
+        """The rows of the coarse search with the leave-one-out residual of an expression as the target."""
         rows = self.coarse.table
         return replace(rows, y=rows.y - self.coarse.leave_one_out(expression.noise_last.words).mean)
 
     def attempt(self, expression: Expression | str, start: Tensor | None = None) -> None:
-        """What cannot be fitted is reported and left out."""
+        """Fit an expression; if that is impossible, add to `failures` why."""
         asked = _expression(expression)
         try:
             self.fit(asked, start)
@@ -128,7 +135,7 @@ def fit(
     config : FitConfig, optional
         How to fit.
     random_state : int, torch.Generator or None
-        Of draws and subsets of rows.
+        Seed of draws and of subsets of rows.
     **options
         Fields of `FitConfig` that differ from those of `config`.
 
@@ -167,15 +174,10 @@ def _fit(
     config, began = coarse.config, time.monotonic()
     end = min(end, began + (config.deadline or math.inf))
     budget = Budget(end if coarse.is_all else began + config.search_share * (end - began))
-    words = expression.noise_last.words
-    if start is None:
-        is_small = len(table.y) <= config.direct_rows and config.trials == 1
-        start = coarse.start(words, budget) if is_small else coarse.solutions(words, budget)[0].theta
-    budget.end = end
     is_exact = len(table.y) <= config.exact_rows
     used = table if is_exact else table.rows(config.subset_rows, coarse.generator("subset"))
-    objective = Objective(Expression(words), used, config)
-    solution = coarse.refine(objective, start, budget)
+    objective = Objective(Expression(expression.noise_last.words), used, config)
+    solution = _solve(objective, coarse, start, budget, end)
     kernel, theta = _ordered(objective.kernel, solution.theta, used.X)
     log_prior = float(objective.prior.log_density(solution.theta))
     notes = tuple(_warnings(kernel, theta, table, objective, solution, budget))
@@ -201,8 +203,20 @@ def _fit(
         warnings=notes,
         warp=table.warp,
     )
-    _ = model.posterior  # a kernel without one cannot be fitted
+    _ = model.posterior  # computed here, because a kernel without a posterior counts as a failure
     return model
+
+
+def _solve(objective: Objective, coarse: CoarseSolutions, start: Tensor | None, budget: Budget, end: float) -> Solution:
+    """The parameters that fit best: from a given start, or by a search within the budget and an ascent until `end`."""
+    words, config = objective.kernel.expression.words, coarse.config
+    if start is None and coarse.is_all:
+        return coarse.solutions(words, budget)[0]
+    if start is None:
+        is_small = len(objective.table.y) <= config.direct_rows and config.trials == 1
+        start = coarse.start(words, budget) if is_small else coarse.solutions(words, budget)[0].theta
+    budget.end = end
+    return coarse.refine(objective, start, budget)
 
 
 def start_of(fitted: FittedKernel) -> Tensor:
@@ -212,13 +226,13 @@ def start_of(fitted: FittedKernel) -> Tensor:
 
 
 def _reordered(kernel: Kernel, theta: Tensor, order: list[int]) -> Tensor:
-    """The flat parameters of a sum for another order of its words; the noise stays last."""
+    """The flat parameters of a sum for another order of its words; the observation noise stays last."""
     parts = [torch.cat([theta[s.slice] for s in kernel.slots if s.word == i] or [theta[:0]]) for i in order]
     return torch.cat([*parts, theta[-1:]])
 
 
 def _ordered(kernel: Kernel, theta: Tensor, X: Tensor) -> tuple[Kernel, Tensor]:
-    """Words by decreasing spread over the inputs, trace(K)/N − mean(K): what the order of a sum means."""
+    """The words by decreasing variance over the inputs, trace(K)/N − mean(K), which defines the order of a sum."""
     X = X[:_SPREAD_ROWS]
     spread = kernel.word_diagonals(theta, X).mean(-1)
     signal = [i for i, word in enumerate(kernel.expression) if not word.is_noise]

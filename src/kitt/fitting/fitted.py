@@ -1,4 +1,4 @@
-"""A fitted Gaussian process: a kernel with its numbers, conditioned on rows, and all that it predicts."""
+"""A fitted Gaussian process: a kernel with its parameter values, conditioned on rows, and its predictions."""
 
 from __future__ import annotations
 
@@ -25,16 +25,29 @@ from kitt.table.scaling import IDENTITY, Warp
 
 FloatArray = NDArray[np.float64]
 _ENTRIES = 2**22  # of the covariance between training rows and new ones, worked on at once
-_TRIAL_ROWS = 7000  # by which the time of a sparse posterior is measured
+_TRIAL_ROWS = 7000  # rows from which the time of a sparse posterior is estimated
 _FAR = 1e30  # standard deviations from which products of inputs overflow
 _LOG_2PI = math.log(2 * math.pi)
 
 
 @dataclass(frozen=True)
 class FittedGP:
-    """A Gaussian process with its numbers, conditioned on its table.
+    """A Gaussian process with fitted parameters, conditioned on its table.
 
     Likelihoods, BIC and leave-one-out refer to the standardised target; predictions and `log_density` to the original.
+
+    Attributes
+    ----------
+    fitted_kernel : FittedKernel
+        The expression with its parameters; its words are in decreasing order of their variance over the rows.
+    expression : Expression
+        The kernel without its parameters.
+    log_marginal_likelihood, log_posterior, bic, loo_log_density : float
+        How well it fits.
+    converged : bool
+        Whether the optimiser stopped by itself.
+    warnings : tuple of str
+        Reasons for caution, as sentences.
 
     Examples
     --------
@@ -49,15 +62,15 @@ class FittedGP:
     fitted_kernel: FittedKernel  # words in decreasing order of their variance over the rows
     X: Tensor  # (N, D) and (N,), standardised: the rows that it is conditioned on
     y: Tensor
-    inducing: Tensor | None  # (M, D) points through which it sees the rows; None: it is exact
-    log_prior: float  # density of the parameters
+    inducing: Tensor | None  # (M, D) inducing points of a sparse posterior; None if the posterior is exact
+    log_prior: float  # log prior density of the parameters
     gradient_norm: float  # largest component of the objective's gradient, where optimisation stopped
-    evaluations: int  # of the likelihood with its gradient, on some of the rows or on all
+    evaluations: int  # number of likelihoods with gradient that were computed, on some of the rows or on all
     seconds: float
     converged: bool
     warnings: tuple[str, ...] = ()
-    warp: Warp = IDENTITY  # transform of the standardised target, to which y and everything on its scale refers
-    stored_noise: NoiseModel | None = None  # noise model of a file, which is not fitted again
+    warp: Warp = IDENTITY  # transform of the standardised target; y and the parameters are on the transformed scale
+    stored_noise: NoiseModel | None = None  # noise model read from a file, which is not fitted again
     stored_loo: LeaveOneOut | None = None  # predictions of left-out rows by fits without them (`fitting.folds`)
 
     @property
@@ -66,7 +79,7 @@ class FittedGP:
 
     @property
     def parameter_count(self) -> int:
-        """Of the kernel, noise included."""
+        """The number of parameters of the kernel, noise included."""
         return self.fitted_kernel.kernel.size
 
     @property
@@ -75,7 +88,7 @@ class FittedGP:
 
     @cached_property
     def posterior(self) -> Posterior | SparsePosterior:
-        """Computed when first asked for: a model of a file that has no weight is never asked."""
+        """Computed at first use, because a model that was read from a file with weight zero never needs it."""
         kernel, theta = self.fitted_kernel.kernel, self.fitted_kernel.theta
         if self.inducing is None:
             return Posterior.fit(kernel, theta, self.X, self.y)
@@ -83,12 +96,12 @@ class FittedGP:
 
     @property
     def log_posterior(self) -> float:
-        """Of the parameters: log marginal likelihood plus the log density of the prior."""
+        """Log marginal likelihood plus log prior density of the parameters."""
         return self.log_marginal_likelihood + self.log_prior
 
     @cached_property
     def log_marginal_likelihood(self) -> float:
-        """Of the standardised target; of a sparse model, the variational bound."""
+        """The likelihood of the standardised target; for a sparse model, its variational bound."""
         slope = float(self.warp.log_slope(self.warp.inverse(self.y.numpy())).sum())
         if isinstance(self.posterior, SparsePosterior):
             return self.posterior.log_marginal_likelihood + slope
@@ -97,7 +110,7 @@ class FittedGP:
 
     @cached_property
     def loo(self) -> LeaveOneOut:
-        """Every row predicted from all the others; by a sparse model, with the inducing points kept."""
+        """The prediction of every row from all others; a sparse model keeps its inducing points."""
         if self.stored_loo is not None:
             return self.stored_loo
         if isinstance(self.posterior, SparsePosterior):
@@ -116,7 +129,7 @@ class FittedGP:
 
     @property
     def loo_log_density(self) -> float:
-        """Their sum."""
+        """The sum of `loo_log_densities`."""
         return float(self.loo_log_densities.sum())
 
     @property
@@ -133,13 +146,13 @@ class FittedGP:
         return fit_noise(self.X.numpy(), self.y.numpy(), mean, variance)
 
     def predict(self, X: ArrayLike, noisy: bool = True) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance (M,) at raw inputs (M, D), in original units; not `noisy`: of the function alone."""
+        """Mean and variance (M,) at raw inputs (M, D), in original units; without noise unless `noisy`."""
         mean, variance = self.standardised(X, noisy)
         s = self.fitted_kernel.standardiser
         return (mean, variance) if s is None else (s.inverse_mean(mean), s.inverse_variance(variance))
 
     def standardised(self, X: ArrayLike, noisy: bool = True) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance (M,) on the scale of the standardised target, which no unit can overflow."""
+        """Mean and variance (M,) on the scale of the standardised target, where no unit can cause an overflow."""
         mean, latent, total = self.moments(self.inputs(X))
         return unwarped(self.warp, mean, total if noisy else latent)
 
@@ -152,14 +165,14 @@ class FittedGP:
         return mean, latent, latent + noise
 
     def covariance(self, X: ArrayLike, noisy: bool = True) -> FloatArray:
-        """Joint covariance (M, M) at raw inputs, in original units; through a transform of the target, by its slope."""
+        """Joint covariance (M, M) at raw inputs, in original units; a transform of the target is linearised at the mean."""
         Z = self.inputs(X)
         covariance, mean = self.posterior.covariance(Z, noisy).numpy(), self.moments(Z)[0]
         slope = np.exp(-self.warp.log_slope(self.warp.inverse(mean)))
         return self._variance(covariance * np.outer(slope, slope))
 
     def root_covariance(self, X: ArrayLike, noisy: bool = True) -> FloatArray:
-        """R with R Rᵀ the joint covariance (M, M) on the standardised scale: what draws are made with."""
+        """R such that R Rᵀ is the joint covariance (M, M) on the standardised scale; draws use it."""
         covariance = self.posterior.covariance(self.inputs(X), noisy)
         values, vectors = torch.linalg.eigh(
             covariance
@@ -167,7 +180,7 @@ class FittedGP:
         return (vectors * values.clamp_min(0).sqrt()).numpy()
 
     def component(self, word: int, X: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance of one signal word alone, in the scale of the (transformed) target but without its mean."""
+        """Mean and variance of one signal word alone, on the scale of the (transformed) target without its mean."""
         mean, variance = self.posterior.component(word, self.inputs(X))
         scale = 1.0 if self.fitted_kernel.standardiser is None else self.fitted_kernel.standardiser.y_scale
         return mean.numpy() * scale, self._variance(variance.numpy())
@@ -226,9 +239,10 @@ _NODES = ndtri((np.arange(32) + 0.5) / 32)  # equally probable values of a stand
 
 
 def unwarped(warp: Warp, mean: FloatArray, variance: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean and variance of the standardised target whose transform is normal with these: by 32 equally probable values.
+    """Mean and variance of the standardised target, given those of its normally distributed transform.
 
-    So the largest and smallest hundredth do not count, which the inverse of a transform can carry to anywhere.
+    They are averages over 32 equally probable values. So the extreme hundredths of the distribution, which the inverse
+    transform can map to arbitrarily large values, have no influence.
     """
     if warp.is_identity:
         return mean, variance
@@ -237,7 +251,7 @@ def unwarped(warp: Warp, mean: FloatArray, variance: FloatArray) -> tuple[FloatA
 
 
 def on_all_rows(model: FittedGP, table: Table, inducing: int, seed: int, seconds: float = math.inf) -> FittedGP:
-    """A GP that was fitted to some of the rows, with a sparse posterior on all of them, or on as many as time allows."""
+    """A GP fitted to some of the rows, with a sparse posterior on all of them or on as many as time allows."""
     began = time.monotonic()
     kernel, theta = model.fitted_kernel.kernel, model.fitted_kernel.theta
     generator = torch.Generator().manual_seed(seed)

@@ -1,4 +1,4 @@
-"""Kernels fitted again without some of the rows, from the parameters they have: predictions that no parameter has seen."""
+"""Cross-validation of fitted kernels: parameters are fitted again without each fold, starting from their present values."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from kitt.fitting.fit import Fitter, start_of
 from kitt.fitting.fitted import FittedGP, on_all_rows
 from kitt.fitting.table import Table
 from kitt.gp.exact import LeaveOneOut
+from kitt.language.grammar import Primitive
 
 Rows = NDArray[np.intp]
 _LOG_2PI = math.log(2 * math.pi)
@@ -27,7 +29,7 @@ class FoldsConfig:
     """How a kernel is fitted again; chosen on tables of `kitt bench atlas` at 200 rows."""
 
     folds: int = 10
-    most_rows: int = 1000  # of a fold
+    most_rows: int = 1000  # largest number of rows that a fold leaves out
     iterations: int = 10  # of the optimiser, from a warm start
     tolerance: float = 0.1  # nats, as `FitConfig.tolerance`
     seed: int = 0
@@ -42,33 +44,43 @@ def split(rows: int, config: FoldsConfig) -> Iterator[tuple[Rows, Rows]]:
         yield np.setdiff1d(order, test), np.sort(test)
 
 
-def refitted(model: FittedGP, rows: Table, prior: str, config: FoldsConfig) -> FittedGP:
-    """The same kernel, fitted to these rows alone; to a subset of them where they are very many."""
+def is_wave(model: FittedGP) -> bool:
+    """Whether a kernel has waves in several columns: of so many that could be fitted, one always suits the rows."""
+    repeats = (Primitive.PERIODIC, Primitive.COSINE)
+    return len(model.fitted_kernel.columns) > 1 and any(p in repeats for w in model.expression for p in w.factors)
+
+
+def refitted(model: FittedGP, rows: Table, prior: str, config: FoldsConfig, warm: bool = True) -> FittedGP:
+    """The same kernel fitted to these rows alone, or to a subset of them where there are very many.
+
+    It starts from its parameters, or from a search that knows nothing of other rows.
+    """
     few = transformed_as(model, rows)
     if len(few.y) > FitConfig.exact_rows:
         few = few.rows(FitConfig.subset_rows, torch.Generator().manual_seed(config.seed))
-    fitter = Fitter(few, prior=prior, max_iterations=config.iterations, tolerance=config.tolerance, random_state=0)
+    options: dict[str, Any] = {"max_iterations": config.iterations, "tolerance": config.tolerance} if warm else {}
+    fitter = Fitter(few, prior=prior, random_state=0, **options)
     try:
-        return fitter.fit(model.expression, start_of(model.fitted_kernel))
+        return fitter.fit(model.expression, start_of(model.fitted_kernel) if warm else None)
     except (KittError, RuntimeError, ArithmeticError) as error:
         raise FitError(f"{model.expression} could not be fitted without some of the rows: {error}") from error
 
 
 def transformed_as(model: FittedGP, rows: Table) -> Table:
-    """Rows whose target is transformed as that of a model."""
+    """These rows with the transform of the target that a model uses."""
     y = torch.from_numpy(model.warp.forward(rows.warp.inverse(rows.y.numpy())))
     return replace(rows, y=y, warp=model.warp)
 
 
 def conditioned(model: FittedGP, rows: Table, config: FoldsConfig) -> FittedGP:
-    """On all of these rows, if it was fitted to some of them."""
+    """The model conditioned on all of these rows, if its parameters come from a subset of them."""
     return model if model.rows == len(rows.y) else on_all_rows(model, rows, FitConfig.inducing, config.seed)
 
 
 def held_out(
     model: FittedGP, table: Table, prior: str, config: FoldsConfig, end: float = math.inf
 ) -> tuple[Rows, LeaveOneOut]:
-    """The left-out rows that were judged until `end`, in order, and what the kernel predicted for each without its fold."""
+    """The rows of the folds that were finished by `end`, in order, and the prediction of each from the other folds."""
     found: list[tuple[Rows, torch.Tensor, torch.Tensor]] = []
     for train, test in split(len(table.y), config):
         if found and time.monotonic() > end:
@@ -86,5 +98,5 @@ def held_out(
 
 
 def with_folds(model: FittedGP, table: Table, prior: str, config: FoldsConfig) -> FittedGP:
-    """The same model, whose rows are left out in folds with the parameters fitted again, instead of one by one."""
+    """The same model with predictions of left-out folds, by refitted parameters, in place of leave-one-out predictions."""
     return replace(model, stored_loo=held_out(model, table, prior, config)[1])

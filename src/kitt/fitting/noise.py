@@ -2,8 +2,8 @@
 
 g is linear in the inputs, in the prediction, its absolute value and the logarithm of the predictive variance. It is fitted
 after the GP, in milliseconds, to the standardised leave-one-out residuals e: minimise sum_i ½ (g_i + e_i² exp(−g_i)), a
-normal likelihood with a log-linear variance, plus a ridge penalty that is chosen by cross-validation. Where the penalty
-that holds g constant predicts best, there is no noise model.
+normal likelihood with a log-linear variance, plus a ridge penalty that is chosen by cross-validation. If a constant g
+predicts best, there is no noise model.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class NoiseConfig:
 
     penalties: tuple[float, ...] = (1.0, 5.0, 25.0, 125.0, 1000.0)  # of the squared coefficients
     folds: int = 5
-    max_rows: int = 4000  # of a larger table, so many rows are used
+    max_rows: int = 4000  # a larger table contributes only this many rows
     newton_steps: int = 8
-    largest: float = 6.0  # |g|
+    largest: float = 6.0  # bound of |g|
     input_reach: float = 4.0  # standard deviations at which inputs are clipped
-    min_gain: float = 1.0  # nats of cross-validated log density over a constant, below which there is no model
+    min_gain: float = 1.0  # nats of cross-validated log density over constant noise that a model must gain
 
 
 @dataclass(frozen=True)

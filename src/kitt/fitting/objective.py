@@ -16,10 +16,10 @@ from kitt.language.grammar import Expression
 from kitt.language.kernels import Kernel
 from kitt.language.priors import Parameter, preset
 
-_BATCH = 64  # likelihoods at a time
-_STEP = 1e-4  # of differences of the prior's score
+_BATCH = 64  # likelihoods that are computed in one batch
+_STEP = 1e-4  # step of finite differences of the prior's score
 
-# Raw parameters stay in this box, beyond which nothing changes but rounding.
+# Unconstrained parameters stay in this box; outside it only rounding errors would change.
 BOX: dict[Parameter, tuple[float, float]] = {
     Parameter.LENGTHSCALE: (-7.0, 9.0),
     Parameter.PERIOD: (-6.0, 6.0),
@@ -55,9 +55,10 @@ class Objective:
         return value, gradient
 
     def inverse_curvature(self, theta: Tensor) -> Tensor:
-        """About the inverse Hessian (P, P): the Fisher information of some of the rows, scaled to all, and the prior's.
+        """An approximate inverse Hessian (P, P).
 
-        The prior's alone where parameters are very many.
+        It comes from the Fisher information of some rows, scaled to all rows, and from the curvature of the prior; with
+        very many parameters, from the prior alone.
         """
         X = self.table.X
         bend = self.prior.score(theta - _STEP) - self.prior.score(theta + _STEP)
@@ -71,10 +72,10 @@ class Objective:
         return torch.cholesky_inverse(cholesky(correlation, "the parameters")) * torch.outer(scale, scale)
 
     def scores(self, thetas: Tensor, budget: Budget) -> Tensor:
-        """Values (S,) of many starts; minus infinity where there is none."""
+        """Values (S,) of many starts; minus infinity where the likelihood cannot be computed."""
         scores: list[Tensor] = []
         for part in thetas.split(_BATCH):
-            if budget.spent and scores:  # guesses come before draws: those are always scored
+            if budget.spent and scores:  # guesses come before draws, so that they are always scored
                 part = part[:0]
             scores.append(self._likelihoods(part))
         value = torch.cat(scores)
@@ -90,7 +91,7 @@ class Objective:
             return torch.cat([self._likelihoods(half) for half in thetas.split((len(thetas) + 1) // 2)])
 
     def batch(self, thetas: Tensor) -> tuple[Tensor, Tensor]:
-        """Values (S,) and gradients (S, P) of many points; minus infinity and zero where there are none."""
+        """Values (S,) and gradients (S, P) of many points; minus infinity and zero where they cannot be computed."""
         try:
             value, gradient = self._batched(len(thetas)).value_and_gradient(thetas)
         except FitError:

@@ -1,8 +1,8 @@
 """The parameters that fit best: type-II maximum likelihood or MAP, coarse to fine, from many starts.
 
-Draws and guesses (`starts`) are scored on about a hundred rows, the best few optimised for a few steps on a few
-hundred, the best of those finished on all. Solutions on the few hundred are remembered: a sum starts from its first
-words, a noise word from the fit without it (prior draws miss it by a hundred nats on Yacht). Paper, Inference, step 4.
+Draws and guesses (`starts`) are scored on about a hundred rows. The best few are optimised for a few steps on a few
+hundred rows, and the best of those on all rows. Solutions on the few hundred rows are cached: a sum starts from its first
+words, and a noise word from the fit without it (prior draws miss it by a hundred nats on Yacht). Paper, Inference, step 5.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kitt.language.grammar import Expression, Word, parse
 from kitt.language.kernels import Kernel
 from kitt.threads import threads_for
 
-_LINE_SEARCH_FAILED = 2  # scipy's status: once more from the best point
+_LINE_SEARCH_FAILED = 2  # scipy's status, after which the optimiser is restarted from the best point
 _REFERENCE = parse("Matern52")
 
 
@@ -41,7 +41,7 @@ class Solution:
 
 
 class _Ascent:
-    """What scipy sees of an objective, and the best point it has seen. A point that cannot be evaluated is a wall."""
+    """An objective as scipy calls it, and the best point so far. A point that cannot be evaluated has an infinite value."""
 
     def __init__(self, objective: Objective, start: Tensor, tolerance: float, budget: Budget) -> None:
         self.objective, self.tolerance, self.budget = objective, tolerance, budget
@@ -58,14 +58,14 @@ class _Ascent:
             if self.worst == math.inf:
                 raise
             return -self.worst + 1e3, np.zeros_like(x)
-        gradient = torch.where(theta == torch.from_numpy(x), gradient, 0.0)  # nothing changes beyond the box
+        gradient = torch.where(theta == torch.from_numpy(x), gradient, 0.0)  # the objective is constant outside the box
         self.worst = min(self.worst, float(value))
         if float(value) > self.best.value:
             self.best = Solution(theta, float(value), gradient, False)
         return -float(value), -gradient.numpy()
 
     def stop_when_flat(self, intermediate_result: Any) -> None:
-        """A few iterations have gained little; twice as many where the gradient is still steep, as along a period."""
+        """Stop after a few iterations with little gain, or after twice as many where the gradient is still large."""
         self.trail.append(float(intermediate_result.fun))
         usual = self.objective.config.patience
         patience = usual if self.best.gradient.abs().max() < 1 else 2 * usual
@@ -76,12 +76,12 @@ class _Ascent:
 def maximise(
     objective: Objective, start: Tensor, iterations: int, tolerance: float, budget: Budget, method: str = "bfgs"
 ) -> Solution:
-    """Climb from `start`; at the deadline, the best point so far.
+    """Maximise the objective from `start`; at the deadline, return the best point so far.
 
-    BFGS begins with the Fisher information as its Hessian, which halves the evaluations. Very many parameters are left to
-    L-BFGS-B, which begins with nothing.
+    BFGS starts with the Fisher information as its Hessian, which halves the number of evaluations. With very many parameters
+    L-BFGS-B is used, which starts with the identity.
     """
-    from scipy.optimize import minimize  # a third of a second, which captions alone do without
+    from scipy.optimize import minimize  # this import takes a third of a second, and captions do not need it
 
     ascent = _Ascent(objective, start, tolerance, budget)
     options: dict[str, Any] = {"maxiter": iterations, "gtol": 1e-3}
@@ -106,11 +106,11 @@ def maximise(
 
 
 class CoarseSolutions:
-    """Solutions on a subset of the rows, remembered; a sum starts from its first words."""
+    """Cached solutions on a subset of the rows; a sum starts from the solution of its first words."""
 
     def __init__(self, table: Table, config: FitConfig, seed: int) -> None:
         self.config, self.seed = config, seed
-        self.guide = replace(config, objective="map")  # on few rows the likelihood alone goes astray
+        self.guide = replace(config, objective="map")  # on few rows maximum likelihood overfits
         generator = self.generator("rows")
         self.table = table.rows(config.coarse_rows, generator)
         self.is_all = len(self.table.y) == len(table.y)
@@ -120,11 +120,11 @@ class CoarseSolutions:
         self._profile_of: CoarseSolutions | None = None
 
     def generator(self, purpose: object) -> torch.Generator:
-        """One for each purpose, so that what was fitted before does not matter."""
+        """A generator for each purpose, so that results do not depend on what was fitted before."""
         return torch.Generator().manual_seed(zlib.crc32(f"{self.seed} {purpose}".encode()))
 
     def profile(self, budget: Budget) -> Profile:
-        """Lengthscales, variance and noise from a Matern52, which is what most words resemble most."""
+        """The profile with lengthscales, variance and noise of a fitted Matern52, which is close to most other words."""
         if self._profile_of is not None:
             return self._profile_of.profile(budget)
         if self._profile is None:
@@ -143,11 +143,11 @@ class CoarseSolutions:
         return self._profile
 
     def share_profile(self, other: CoarseSolutions) -> None:
-        """Use the profile of another that looks at the same target."""
+        """Use the profile of another instance with the same target."""
         self._profile_of = other
 
     def solutions(self, words: tuple[Word, ...], budget: Budget) -> list[Solution]:
-        """Best first. The words come in the order in which they are added."""
+        """The solutions of an expression, best first. Its words are added in the given order."""
         expression = Expression(words)
         if expression not in self.found:
             with threads_for(len(self.table.y)):
@@ -155,7 +155,7 @@ class CoarseSolutions:
         return self.found[expression]
 
     def start(self, words: tuple[Word, ...], budget: Budget) -> Tensor:
-        """The best parameters known without optimising this very expression on more than a hundred rows."""
+        """The best parameters that are known before this expression is optimised on more than a hundred rows."""
         if found := self.found.get(Expression(words)):
             return found[0].theta
         with threads_for(len(self.table.y)):
@@ -163,54 +163,67 @@ class CoarseSolutions:
             return self._promising(objective, self._points(objective, words, budget), budget)[0]
 
     def _solutions(self, expression: Expression, budget: Budget) -> list[Solution]:
-        """The most promising starts climb on some of the rows; best first."""
+        """Optimise the most promising starts on some of the rows; best first."""
         c = self.config
         objective = Objective(expression, self.table, c if self.is_all else self.guide)
         points = self._points(objective, expression.words, budget)
         last = (c.max_iterations, c.tolerance) if self.is_all else (c.coarse_iterations, 10 * c.tolerance)
+        method = c.method if self.is_all else "bfgs"
         first_steps = last if c.trials == 1 else (c.trial_iterations, 10 * c.tolerance)
         tried = []
         for start in self._promising(objective, points, budget):
             with suppress(FitError):
-                tried.append(maximise(objective, start, *first_steps, budget))
+                tried.append(maximise(objective, start, *first_steps, budget, method))
         if not tried:
             raise FitError(f"{expression} has no finite likelihood at any of {len(points)} starts: leave it out")
         tried.sort(key=lambda s: -s.value)
         if c.trials > 1:
-            tried[0] = maximise(objective, tried[0].theta, *last, budget)
+            tried[0] = maximise(objective, tried[0].theta, *last, budget, method)
         return tried
 
     def _points(self, objective: Objective, words: tuple[Word, ...], budget: Budget) -> Tensor:
-        """Starts, and how far the best of them climb on a hundred rows."""
+        """The starts of an expression, after a few steps of the best of them on a hundred rows."""
+        if all(slot.factor is None for slot in objective.kernel.slots):  # only variances: one start is enough
+            return objective.clamp(objective.prior.middle().unsqueeze(0))
         profile, generator = self.profile(budget), self.generator(objective.kernel.expression)
         if len(words) == 1:
             guesses = first(words[0], profile)
         else:
             guesses = self._extended(words, self.solutions(words[:-1], budget)[0], profile, generator)
-        draws = self.config.draws
+        draws = self.config.draws if len(words) == 1 else 0  # a draw does not know the words before the last
         starts = torch.cat([guesses, objective.prior.sample(draws, generator)]) if draws else guesses
         points = self._climb(objective.kernel.expression, starts, budget, self.few)
-        if profile.is_dense:  # a hundred rows do not show what is short
+        if profile.is_dense:  # a hundred rows do not show short lengthscales
             points = torch.cat([points, objective.clamp(guesses)])
         return points
 
     def leave_one_out(self, words: tuple[Word, ...]) -> LeaveOneOut:
-        """Prediction of each of these rows from the others, by the solution found for an expression."""
+        """The prediction of each of these rows from the others, by the solution for an expression."""
         kernel = Kernel(Expression(words), self.table.X.shape[1])
         theta = self.found[Expression(words)][0].theta
         return leave_one_out(Posterior.fit(kernel, theta, self.table.X, self.table.y), self.table.y)
+
+    def first_gain(self, words: tuple[Word, ...], budget: Budget) -> float:
+        """Nats that the last of these words gains in a few steps on the rows on which starts are compared, less the BIC's
+        price of its parameters: a cheap look at what an optimisation would give."""
+        head = self.solutions(words[:-1], budget)[0]
+        without, longer = (Objective(Expression(some), self.few, self.guide) for some in (words[:-1], words))
+        points = self._points(longer, words, budget)
+        before = without.scores(head.theta.unsqueeze(0), budget)
+        price = 0.5 * (points.shape[1] - len(head.theta)) * math.log(len(self.few.y))
+        return float(longer.scores(points, budget).max() - before[0]) - price
 
     def _extended(self, words: tuple[Word, ...], head: Solution, profile: Profile, rng: torch.Generator) -> Tensor:
         residual = self.table.y - self.leave_one_out(words[:-1]).mean
         return extended(head.theta, words[-1], profile, residual, rng)
 
     def refine(self, objective: Objective, start: Tensor, budget: Budget) -> Solution:
-        """From the best parameters so far, on all rows."""
+        """Optimise on all rows, from the best parameters so far."""
         c = self.config
         return maximise(objective, start, c.max_iterations, c.tolerance, budget, c.method)
 
     def _climb(self, expression: Expression, starts: Tensor, budget: Budget, rows: Table) -> Tensor:
-        """The best starts on some rows, and how far they climb there, all together, in a few steps: best first."""
+        """Optimise the best starts on some rows for a few steps, as one batch; best first."""
         objective = Objective(expression, rows, self.guide)
 
         def evaluate(thetas: Tensor) -> tuple[Tensor, Tensor]:
@@ -230,7 +243,7 @@ class CoarseSolutions:
         return torch.cat([points[values.argsort(descending=True, stable=True)], chosen])
 
     def _promising(self, objective: Objective, points: Tensor, budget: Budget) -> Tensor:
-        """The best few, and the middle of the prior: a hundred rows can mislead, and that is where others start."""
+        """The best few points and the prior's median, because a hundred rows can mislead and other libraries start there."""
         ranked = points[objective.scores(points, budget).argsort(descending=True, stable=True)]
         if self.config.trials < 3:
             return _distinct(objective.kernel, ranked, self.config.trials)
@@ -239,7 +252,7 @@ class CoarseSolutions:
 
 
 def _distinct(kernel: Kernel, ranked: Tensor, count: int) -> Tensor:
-    """The first `count` that differ in more than variances and noise."""
+    """The first `count` points that differ in more than variances and noise."""
     shape = [i for s in kernel.slots if s.factor is not None for i in range(s.start, s.slice.stop)] or [0]
     chosen: list[Tensor] = []
     for theta in ranked:

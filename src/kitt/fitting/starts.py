@@ -1,7 +1,8 @@
-"""Where the optimiser begins: draws from the prior, and guesses read off the data.
+"""Starting values of the optimiser: draws from the prior, and guesses derived from the data.
 
-A guess is made factor by factor. Every primitive has *active* parameters, suggested by the data, and *neutral* ones,
-with which it is nearly constant; so a product also starts from each of its factors alone, and never far below them.
+A guess is made for each factor of a word. Every primitive has *active* parameters, which the data suggest, and *neutral*
+ones, with which it is nearly constant. So a product can start close to each of its factors alone, and its likelihood is
+then not far below theirs.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ class FlatPrior:
         return torch.cat([s.parameter.unconstrain(d.sample((count, s.size), generator)) for s, d in self.slots], -1)
 
     def middle(self) -> Tensor:
-        """The median (P,), but a little off zero, where a frequency would stay."""
+        """The median (P,), moved slightly away from zero, where the gradient by a frequency vanishes."""
         values = [(s.size, 0.25 * d.scale if isinstance(d, Cauchy) else d.mu) for s, d in self.slots]
         return torch.cat([torch.full((size,), value, dtype=torch.float64) for size, value in values])
 
     def log_density(self, theta: Tensor) -> Tensor:
-        """Of the unconstrained parameters, (...,)."""
+        """The log prior density of unconstrained parameters (..., P), of shape (...,)."""
         return torch.stack([d.log_density(theta[..., s.slice]).sum(-1) for s, d in self.slots]).sum(0)
 
     def score(self, theta: Tensor) -> Tensor:
@@ -59,7 +60,7 @@ class FlatPrior:
 
 
 class Spectrum:
-    """Periods and waves that a target shows along the columns, computed when a word first asks for them."""
+    """Periods and plane waves in a target along the columns, computed when a word first needs them."""
 
     def __init__(
         self, X: Tensor, y: Tensor, shortest: Tensor, generator: torch.Generator, config: StartsConfig = DEFAULT
@@ -72,12 +73,12 @@ class Spectrum:
 
     @cached_property
     def _rest(self) -> Tensor:
-        """What a cubic trend leaves."""
+        """The residual of a cubic trend along each column."""
         return _regression([self.X, self.X**2, self.X**3], self.y)[1]
 
     @property
     def periods(self) -> Tensor:
-        """(D,) of the highest peak of each column's spectrum."""
+        """The period (D,) with the highest peak in each column's spectrum."""
         return 1 / self._peaks[1]
 
     @property
@@ -87,14 +88,14 @@ class Spectrum:
 
     @cached_property
     def season(self) -> float:
-        """The period of that column, of which its peak may be a harmonic."""
+        """The period of that column; the highest peak may be a harmonic of it."""
         peak = float(self.periods[self.strongest])
         is_dense = self.X.shape[1] <= self.config.dense_columns
         return _season(self.X[:, self.strongest], self._rest, peak, self.config) if is_dense else peak
 
     @cached_property
     def waves(self) -> Tensor:
-        """(W, D) frequencies of the strongest plane waves in the target, and in what a linear trend leaves of it."""
+        """Frequencies (W, D) of the strongest plane waves in the target and in its residual from a linear trend."""
         frequency = self._peaks[1]
         targets = (self.y, _regression([self.X], self.y)[1])
         return torch.cat([_plane_waves(self.X, r, frequency, self._generator, self.config)[:2] for r in targets])
@@ -102,11 +103,11 @@ class Spectrum:
 
 @dataclass(frozen=True)
 class Profile:
-    """What a table suggests about parameters, before any particular kernel is fitted."""
+    """What a table suggests about parameters in general, before a particular kernel is fitted."""
 
     X: Tensor  # (N, D)
     lengthscale: Tensor  # (D,) of a Matern52 on a hundred of the rows
-    detail: Tensor | None  # (D,) of one on all of them, where rows lie close enough to show what is short
+    detail: Tensor | None  # (D,) the same on all rows, where they lie close enough to show short lengthscales
     variance: float
     noise: float
     slope: Tensor  # (D,) squared coefficients of a linear regression
@@ -115,7 +116,7 @@ class Profile:
 
     @property
     def is_dense(self) -> bool:
-        """Of so few columns that rows lie close together, and what is short or comes again can be told."""
+        """Whether there are so few columns that rows lie close together, so that short lengthscales and periods show."""
         return self.X.shape[1] <= self.spectrum.config.dense_columns
 
     @classmethod
@@ -127,7 +128,7 @@ class Profile:
         generator: torch.Generator,
         config: StartsConfig = DEFAULT,
     ) -> Profile:
-        """Crude: a lengthscale of the size of the table. `refined` knows better."""
+        """A crude profile whose lengthscales are as large as the table; `refined` improves them."""
         D = X.shape[1]
         beta, residual = _regression([X], y)
         return cls(
@@ -150,7 +151,7 @@ class Profile:
 
 
 def _regression(features: list[Tensor], y: Tensor) -> tuple[Tensor, Tensor]:
-    """Coefficients of a ridge regression, a constant the last, and its residual."""
+    """The coefficients of a ridge regression, the constant last, and its residual."""
     F = torch.cat([*features, torch.ones_like(features[0][:, :1])], 1)
     ridge = 1e-3 * len(y) * torch.eye(F.shape[1], dtype=F.dtype)
     beta = torch.linalg.solve(F.mT @ F + ridge, F.mT @ y)
@@ -170,7 +171,7 @@ def _correlation(X: Tensor, r: Tensor) -> Tensor:
 
 
 def _spectrum(X: Tensor, r: Tensor, shortest: Tensor, config: StartsConfig) -> tuple[Tensor, Tensor]:
-    """Highest power of each column and its frequency, from 1.5 waves over the range up to the shortest period."""
+    """The highest power of each column and its frequency, between 1.5 waves over the range and the shortest period."""
     D, span = X.shape[1], (X.amax(0) - X.amin(0)).clamp_min(1e-6)
     cycles = 1.5 + 0.5 * torch.arange(config.frequencies * max(1, 4 // D), dtype=X.dtype)
     power = _power(X / span, r, cycles.expand(D, -1))
@@ -187,9 +188,9 @@ def _power(X: Tensor, r: Tensor, frequency: Tensor) -> Tensor:
 
 
 def _season(x: Tensor, r: Tensor, peak: float, config: StartsConfig) -> float:
-    """The period of the highest peak, or one of which that is a harmonic, as in months of which one is low every year.
+    """The period of the highest peak, or a multiple of it, as for months of which one is low every year.
 
-    A multiple must earn its further waves by BIC, and more than waves between them would: else it is no season.
+    A multiple is accepted only if its further harmonics lower the BIC, and by more than the frequencies between them would.
     """
 
     def cost(waves: Tensor) -> float:
@@ -235,7 +236,7 @@ def _plane_waves(X: Tensor, r: Tensor, peaks: Tensor, generator: torch.Generator
 
 
 def _unexplained(w: Tensor, X: Tensor, r: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """What waves (W, D) of the best amplitudes leave of r, mean square (W,); their phases (W, N) and amplitudes (W, 2)."""
+    """The mean square (W,) of r after waves (W, D) of the best amplitudes; their phases (W, N) and amplitudes (W, 2)."""
     phase = 2 * math.pi * (w @ X.mT)
     F = torch.stack([phase.cos(), phase.sin()], -1)  # (W, N, 2)
     gram = F.mT @ F + 1e-6 * len(r) * torch.eye(2, dtype=X.dtype)
@@ -244,7 +245,7 @@ def _unexplained(w: Tensor, X: Tensor, r: Tensor) -> tuple[Tensor, Tensor, Tenso
 
 
 def _wave_step(w: Tensor, X: Tensor, r: Tensor, damping: Tensor) -> Tensor:
-    """A damped Gauss-Newton step of the frequencies (W, D), amplitudes free."""
+    """A damped Gauss-Newton step of the frequencies (W, D), with the amplitudes optimised too."""
     _, phase, amplitudes = _unexplained(w, X, r)
     cos, sin = phase.cos(), phase.sin()
     a, b = amplitudes.unsqueeze(-1).unbind(1)
@@ -277,14 +278,14 @@ def _stationary(profile: Profile) -> Iterator[tuple[bool, Factor]]:
 
 
 def _periodic(profile: Profile) -> Iterator[tuple[bool, Factor]]:
-    """With a long period p, Periodic is an RBF of lengthscale l p / π; so columns without a period can have that."""
+    """With a long period p, Periodic is an RBF of lengthscale l p / π: this is the start for columns without a period."""
     shown = profile.spectrum
     long, smooth = torch.full_like(shown.periods, 8.0), profile.lengthscale * math.pi / 8.0
     peak, season = long.clone(), long.clone()
     peak[shown.strongest], season[shown.strongest] = shown.periods[shown.strongest], shown.season
     wave = shown.config.wave_lengthscale
     shapes = [(p, torch.where(p == 8.0, smooth, smooth.clamp_min(wave))) for p in (long, peak, shown.periods)]
-    if (multiple := shown.season / float(peak[shown.strongest])) > 1.5:  # with as much detail as its harmonic has
+    if (multiple := shown.season / float(peak[shown.strongest])) > 1.5:  # as short a lengthscale as its harmonic has
         shapes.append((season, torch.where(season == 8.0, smooth, wave / multiple)))
     if profile.detail is not None:
         shapes.append((long, profile.detail * math.pi / 8.0))
@@ -331,19 +332,19 @@ def noise_raw(variance: float) -> Tensor:
 
 
 def first(word: Word, profile: Profile) -> Tensor:
-    """Starts for a word alone, (S, P): its guesses, with levels of noise (a shape that is a little off needs more)."""
+    """Starts for a word alone, (S, P): its guesses with several noise levels, because a poor guess needs more noise."""
     shapes = guesses(word, profile, min(max(profile.variance, 0.5), 10.0))
     levels = (profile.noise, 0.01, 0.1)
     return torch.cat([torch.cat([shapes, noise_raw(s2).expand(len(shapes), 1)], 1) for s2 in levels])
 
 
 def shortened(word: Word, crude: Profile) -> Tensor:
-    """Starts for a word alone whose lengthscales are shorter and shorter."""
+    """Starts for a word alone with lengthscales divided by each number of `StartsConfig.shortening`."""
     return torch.cat([first(word, crude.widened(1 / factor)) for factor in crude.spectrum.config.shortening])
 
 
 def extended(head: Tensor, word: Word, profile: Profile, residual: Tensor, generator: torch.Generator) -> Tensor:
-    """Starts for a sum whose words but the last are solved by `head`: the last as the residual suggests, (S, P)."""
+    """Starts (S, P) for a sum: `head` for all words but the last, and for that what the residual suggests."""
     left = Profile.of(profile.X, residual, profile.spectrum.shortest, generator, profile.spectrum.config)
     left = left.refined(profile.lengthscale, profile.variance, profile.noise, profile.detail)
     s2 = float(Parameter.NOISE.constrain(head[-1]))

@@ -1,4 +1,4 @@
-"""A table as the fits see it: standardised once, in tensors."""
+"""The table that is fitted: standardised once, as tensors."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from kitt.table.scaling import IDENTITY, Standardiser, Warp
 
 @dataclass(frozen=True)
 class Table:
-    """Standardised data as tensors, and what they were."""
+    """Standardised data as tensors, and how they were standardised."""
 
     X: Tensor
     y: Tensor
-    shortest: Tensor  # (D,) period of each column of the whole table: two steps between its levels, on average
+    shortest: Tensor  # (D,) shortest period of each column: twice the mean distance between its distinct values
     columns: tuple[str, ...]
     target: str = "y"
     standardiser: Standardiser | None = None
-    warp: Warp = IDENTITY  # transform of the standardised target that has given y
+    warp: Warp = IDENTITY  # transform of the standardised target, of which y is the result
 
     @classmethod
     def of(cls, data: Dataset | Table | tuple[ArrayLike, ArrayLike], standardiser: Standardiser | None = None) -> Table:
-        """A Dataset is standardised here, by its own rows or as it was before; a pair (X, y) of arrays is taken as it is."""
+        """Standardise a Dataset, by its own rows or as given; a pair (X, y) of arrays is used unchanged."""
         if isinstance(data, Table):
             return data
         if isinstance(data, Dataset):
@@ -41,13 +41,13 @@ class Table:
         return cls(X, y, _shortest(X), tuple(f"x{d + 1}" for d in range(X.shape[1])))
 
     def warped(self) -> Table | None:
-        """The same inputs with the target transformed (`Warp.fit`); None where no transform is better than none."""
+        """The same inputs with the target transformed (`Warp.fit`); None where no transform is better than the identity."""
         zero = -np.inf if self.standardiser is None else float(self.standardiser.transform_y(0.0))
         warp = Warp.fit(self.y.numpy(), zero)
         return None if warp.is_identity else replace(self, y=torch.from_numpy(warp.forward(self.y.numpy())), warp=warp)
 
     def rows(self, count: int, generator: torch.Generator) -> Table:
-        """A random subset, or everything if it is not larger."""
+        """A random subset of the rows, or all rows if there are no more than requested."""
         if len(self.y) <= count:
             return self
         index = torch.randperm(len(self.y), generator=generator)[:count]

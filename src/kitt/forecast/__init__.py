@@ -1,4 +1,4 @@
-"""Forecasts of series: kernels that go on beyond the last value, judged by how they foretold the past."""
+"""Forecasts of series: kernels that extrapolate, weighted and checked by forecasts from past origins."""
 
 from kitt.forecast.forecaster import KITTForecaster
 from kitt.forecast.many import Forecasts, forecast_many

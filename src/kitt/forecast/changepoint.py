@@ -1,9 +1,9 @@
-"""Steps and bends of a series: a place from which on the level, or the slope, is another one.
+"""Steps and bends of a series: times from which the level, or the slope, is different.
 
 They are further columns of the inputs, which Linear takes into a kernel: 0 before the place and 1 from it on for a step,
 the time since then for a bend. So a kernel with a change point is an expression of the same words as any other, and is
 explained, saved and exported as they are. Places are found by least squares beside a line and the seasons; whether a
-change earns its column is decided with all other candidates, among them random walks, which also explain steps.
+change is worth its column is decided with all other candidates, among them random walks, which also explain steps.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Change:
     gain: float
 
     def column(self, times: FloatArray) -> FloatArray:
-        """What Linear sees of it."""
+        """The column of the inputs for this change."""
         after = times >= self.time - 1e-9
         return np.where(after, 1.0 if self.kind == "step" else times - self.time, 0.0)
 

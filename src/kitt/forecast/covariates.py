@@ -9,7 +9,7 @@ import numpy as np
 
 from kitt.errors import InvalidInputError
 from kitt.forecast.series import Series
-from kitt.table.dataset import Encoding
+from kitt.table.encoding import Encoding
 from kitt.table.frames import as_frame
 from kitt.table.scaling import FloatArray
 

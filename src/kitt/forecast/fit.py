@@ -1,6 +1,6 @@
 """One candidate fitted to a series: MAP with priors of its own and some parameters held, from one start.
 
-A series has one column and few values, its periods are known, and starts can be told beforehand: a fit takes a few dozen
+A series has one column and few values, its periods are known, and good starting values too: a fit takes a few dozen
 likelihoods, without any search.
 """
 
@@ -57,8 +57,7 @@ class Fit:
 
     @property
     def evidence(self) -> float:
-        """Log marginal likelihood less the BIC's price of what was fitted: how well each value was foretold by those
-        before it."""
+        """Log marginal likelihood minus the BIC penalty of the fitted parameters."""
         return self.model.log_marginal_likelihood - 0.5 * self.layout.free * float(np.log(self.model.rows))
 
 

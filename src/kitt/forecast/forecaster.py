@@ -1,4 +1,4 @@
-"""KITT as a forecaster in the style of scikit-learn and sktime: a thin face of `forecast`."""
+"""KITT as a forecaster in the style of scikit-learn and sktime: a thin wrapper of `forecast`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class KITTForecaster(BaseEstimator):
-    """Forecasts of a series by Gaussian processes whose kernels go on beyond the last value.
+    """Forecasts of a series by Gaussian processes whose kernels extrapolate beyond the last value.
 
     Parameters
     ----------
     horizon : int
-        How many steps ahead, where `fit` and `predict` are not told.
+        How many steps ahead, if neither `fit` nor `predict` is given `fh`.
     season : float, sequence of float or None
         Periods in steps; None to find them in the data, 0 for none.
     changes : bool
@@ -32,7 +32,7 @@ class KITTForecaster(BaseEstimator):
     Attributes
     ----------
     forecast_ : Forecast
-        What was found, up to the largest step that was asked for.
+        The forecast, up to the largest step that was requested.
 
     Examples
     --------
@@ -54,16 +54,16 @@ class KITTForecaster(BaseEstimator):
         self.changes = changes
 
     def fit(self, y: Any, X: Any = None, fh: Any = None) -> KITTForecaster:
-        """Find seasons and changes, fit the candidates and weigh them.
+        """Find seasons and changes, fit the candidates and weight them.
 
         Parameters
         ----------
         y : array or pandas Series of shape (N,)
             With an index of dates or numbers, if it has one.
         X : array or data frame of shape (N, D), optional
-            Columns that will be known for the steps ahead, too.
+            Columns that will also be known for the steps ahead.
         fh : int or sequence of int, optional
-            Steps ahead that will be asked for, from 1 on.
+            Steps ahead that will be requested, from 1.
         """
         self.y_, self.X_, self.fh_ = y, X, None if fh is None else _steps(fh)
         self.forecast_: Forecast | None = None  # with further columns, a forecast waits for those of the steps ahead
@@ -72,7 +72,7 @@ class KITTForecaster(BaseEstimator):
         return self
 
     def predict(self, fh: Any = None, X: Any = None) -> Any:
-        """The means at the steps asked for: a pandas Series where `y` was one, otherwise an array."""
+        """The means at the requested steps: a pandas Series if `y` was one, otherwise an array."""
         steps, made = self._made(fh, X)
         return self._wrapped(made.mean[steps - 1], made, steps)
 

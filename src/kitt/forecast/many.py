@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kitt.errors import InvalidInputError, KittError
-from kitt.forecast.pipeline import forecast
+from kitt.errors import InvalidInputError, KittError, MissingExtraError
 from kitt.forecast.result import LEVELS, Forecast
 from kitt.forecast.tables import Columns, SeriesTable, one_series, series_of
 from kitt.table.frames import as_frame
@@ -17,20 +16,33 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+_PATIENCE = 10  # seconds to wait for a scheduler
+
+
 @dataclass(frozen=True, eq=False)
 class Forecasts:
-    """What became of every series.
+    """The forecasts of many series, and their failures.
 
-    Parameters
+    Attributes
     ----------
     table : pandas.DataFrame
         The forecasts one below the other: series, index, mean and quantiles.
     summary : pandas.DataFrame
-        A row for each series: values, season, trend, error and coverage from past origins, CPU seconds, or what went wrong.
+        A row for each series: values, season, trend, error and coverage from past origins, CPU seconds, or the error.
+
+    Examples
+    --------
+    >>> import kitt
+    >>> found = kitt.forecast_many({"a": [1.0, 2.0] * 8, "b": [3.0]}, horizon=2, season=2)
+    >>> list(found.table["series"].unique()), list(found.failures["series"])
+    (['a'], ['b'])
     """
 
     table: pd.DataFrame
     summary: pd.DataFrame
+
+    def __repr__(self) -> str:
+        return f"<Forecasts of {len(self.summary)} series, of which {len(self.failures)} failed>"
 
     @property
     def failures(self) -> pd.DataFrame:
@@ -86,7 +98,7 @@ def forecast_many(
     (8, ['new'])
     """
     if isinstance(data, Mapping):
-        tasks: dict[str, tuple[Any, Columns | None]] = {str(k): (SeriesTable(y, None), None) for k, y in data.items()}
+        tasks: dict[str, tuple[Any, Columns | None]] = {str(k): (SeriesTable(y), None) for k, y in data.items()}
     else:
         frame = as_frame(data)
         if frame is None:
@@ -107,7 +119,10 @@ def run(
     scheduler: str | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> list[dict[str, Any]]:
-    """A record for each task, in order: its forecast as a table, and a line of the summary."""
+    """A record for each task, in order: its forecast as a table, and a line of the summary.
+
+    A task is a series, or the rows of a table with their columns, or the error because of which there are none.
+    """
     done = []
     for record in _each(tasks, horizon, levels, options, jobs, scheduler):
         done.append(record)
@@ -134,10 +149,21 @@ def _each(
     if scheduler is None:
         yield from Parallel(n_jobs=jobs, return_as="generator")(work)
         return
-    from distributed import Client
+    with _cluster(scheduler) as client, parallel_config("dask", client=client):
+        yield from Parallel(n_jobs=-1, return_as="generator")(work)
 
-    with Client(scheduler) as client, parallel_config("dask", client=client):
-        yield from Parallel(n_jobs=-1)(work)
+
+def _cluster(scheduler: str) -> Any:
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise MissingExtraError("distributed", "bench", "a dask scheduler") from error
+    try:
+        return Client(scheduler, timeout=_PATIENCE)
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(
+            f"expected a dask scheduler at '{scheduler}'; got no answer ({error}): start one with `dask scheduler`"
+        ) from error
 
 
 def record_of(
@@ -147,14 +173,15 @@ def record_of(
     began = time.process_time()
     summary: dict[str, Any] = {"series": name, "error": None}
     try:
+        if isinstance(rows, KittError):
+            raise rows
         table = rows if columns is None else one_series(rows, columns)
-        ahead = table.ahead or horizon
-        made = forecast(table.y, table.index, ahead, X=table.X, future=table.future, **options)
+        made = table.forecast(horizon, **options)
         frame = made.to_frame(levels).reset_index(names="index")
         frame.insert(0, "series", name)
         summary |= summarised(made)
     except KittError as error:
-        frame, summary["error"] = None, str(error)
+        frame, summary["error"] = None, error
     summary["cpu_seconds"] = time.process_time() - began
     return {"frame": frame, "summary": summary}
 
@@ -172,11 +199,15 @@ def summarised(made: Forecast) -> dict[str, Any]:
     }
 
 
-def collected(records: Iterable[Mapping[str, Any]]) -> Forecasts:
+def collected(records: Iterable[Mapping[str, Any]], where: str = "Python") -> Forecasts:
+    """The records as tables; `where` is for whom errors are worded, as in `KittError.message_for`."""
     import pandas as pd
 
     records = list(records)
     frames = [record["frame"] for record in records if record["frame"] is not None]
     table = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["series", "index", "mean"])
     fields = ("series", "values", "season", "trend", "scale", "past_error", "past_coverage", "cpu_seconds", "error")
-    return Forecasts(table, pd.DataFrame([{f: r["summary"].get(f) for f in fields} for r in records]))
+    rows = [{field: record["summary"].get(field) for field in fields} for record in records]
+    for row in rows:
+        row["error"] = None if row["error"] is None else row["error"].message_for(where)
+    return Forecasts(table, pd.DataFrame(rows))

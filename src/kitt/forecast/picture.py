@@ -11,6 +11,8 @@ from kitt.errors import InvalidInputError, MissingExtraError
 from kitt.table.scaling import FloatArray
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from kitt.forecast.result import Forecast
 
 _PAST = 4  # horizons of the past that are drawn, at least so many values
@@ -38,19 +40,44 @@ def draw(axes: Any, forecast: Forecast, later: FloatArray | None = None) -> None
     """Draw on the axes of matplotlib."""
     shown = max(_LEAST, _PAST * forecast.horizon)
     index, values = forecast.series.index[-shown:], forecast.series.values[-shown:]
-    axes.plot(index, values, color="black", linewidth=1.0, label=forecast.series.name)
+    ahead = moments(forecast.index)
+    axes.plot(moments(index), values, color="black", linewidth=1.0, label=forecast.series.name)
     for level, alpha in ((0.9, 0.2), (0.5, 0.35)):
         low, high = forecast.interval(level)
-        axes.fill_between(
-            forecast.index, low, high, color=_BLUE, alpha=alpha, linewidth=0, label=f"{level:.0%} interval"
-        )
-    axes.plot(forecast.index, forecast.median, color=_BLUE, linewidth=1.6, label="median")
+        axes.fill_between(ahead, low, high, color=_BLUE, alpha=alpha, linewidth=0, label=f"{level:.0%} interval")
+    axes.plot(ahead, forecast.median, color=_BLUE, linewidth=1.6, label="median")
+    if len(ahead) == 1:  # a line or a band of one point is not seen
+        reach = np.abs(np.array(forecast.interval(0.9)) - forecast.median)
+        axes.errorbar(ahead, forecast.median, reach, color=_BLUE, fmt="o")
     if later is not None:
-        axes.plot(forecast.index[: len(later)], later, ".", color="black", markersize=3, label="as it came")
-    for change in forecast.active_changes:
-        axes.axvline(forecast.series.labels(np.array([change.time]))[0], color=_RED, linewidth=0.8, linestyle=":")
+        axes.plot(ahead[: len(later)], later, ".", color="black", markersize=3, label="as it came")
+    draw_changes(axes, forecast)
+    along(axes, forecast.index)
     axes.legend(frameon=False, fontsize=8, loc="upper left")
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def draw_changes(axes: Any, forecast: Forecast) -> None:
+    """A dotted line at every step and bend."""
+    for change in forecast.active_changes:
+        place = moments(forecast.series.labels(np.array([change.time])))[0]
+        axes.axvline(place, color=_RED, linewidth=0.8, linestyle=":")
+
+
+def moments(index: pd.Index) -> np.ndarray[Any, Any]:
+    """What matplotlib draws along: dates without their zone, or numbers."""
+    zone = getattr(index, "tz", None)
+    return (index if zone is None else index.tz_localize(None)).to_numpy()  # type: ignore[attr-defined]
+
+
+def along(axes: Any, index: pd.Index) -> None:
+    """Short labels, if the axis is one of dates."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    if index.dtype.kind == "M" or getattr(index, "tz", None) is not None:
+        locator = AutoDateLocator()
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
 
 
 def text_picture(forecast: Forecast, width: int = 80, height: int = 16) -> str:

@@ -27,12 +27,14 @@ from kitt.table.scaling import FloatArray, Standardiser
 if TYPE_CHECKING:
     from kitt.model.fits import Progress
 
+_MOST_SEASONS = 3  # that a caller may give
+
 
 @dataclass(frozen=True)
 class ForecastConfig:
     """How a forecast is made; comments as in the configurations of the steps."""
 
-    fit_values: int = 400  # the last values, to which parameters are fitted: 5,000 values in 30 CPU seconds
+    fit_values: int = 400  # the last values, to which parameters are fitted: 5,000 values in 8 CPU seconds
     values: int = 1500  # the last values, on which the forecast is conditioned
     hopeless: float = (
         40.0  # nats of evidence behind the best: what shares trend and scale with such a fit is not fitted
@@ -72,7 +74,8 @@ def forecast(
     X, future : array or data frame of shape (N, D) and (horizon, D), optional
         Further columns that are known for the past and for the steps ahead, such as prices or holidays.
     season : float or sequence of float, optional
-        Periods in steps of the index; by default they are found in the data. 0 is for none.
+        At most three periods in steps of the index, each of at least two steps; by default they are found in the data.
+        0 is for none.
     changes : bool
         Whether steps and bends of the past may be part of the model.
     progress : callable, optional
@@ -95,11 +98,25 @@ def forecast(
     >>> bool(np.abs(forecast.mean - (100 + np.arange(96, 120) + 10 * np.sin(np.pi * np.arange(96, 120) / 6))).max() < 3)
     True
     """
+    series, known, given = checked(y, index, horizon, X, future, season, config)
+    return forecast_series(series, int(horizon), known, given, changes, progress, config)
+
+
+def checked(
+    y: Any,
+    index: Any = None,
+    horizon: int = 12,
+    X: Any = None,
+    future: Any = None,
+    season: float | Sequence[float] | None = None,
+    config: ForecastConfig = DEFAULT,
+) -> tuple[Series, Covariates, tuple[Season, ...] | None]:
+    """The series, the columns that are known and the periods that are given; an error if they cannot be used."""
     series = Series.of(y, index)
     if not isinstance(horizon, int | np.integer) or not 1 <= horizon <= config.largest_horizon:
         raise InvalidInputError(f"expected a horizon from 1 to {config.largest_horizon} steps; got {horizon!r}")
     known = Covariates.of(X, future, series, len(np.atleast_1d(np.asarray(y))), int(horizon))
-    return forecast_series(series, int(horizon), known, _given(season, series), changes, progress, config)
+    return series, known, _given(season, series)
 
 
 def forecast_series(
@@ -148,11 +165,15 @@ def forecast_series(
 def _given(season: Any, series: Series) -> tuple[Season, ...] | None:
     if season is None:
         return None
-    periods = np.atleast_1d(np.asarray(season, np.float64))
-    if not np.isfinite(periods).all() or (periods < 0).any() or (len(periods) > 1 and (periods < 2).any()):
-        raise InvalidInputError(f"expected periods of at least two steps, or 0 for no season; got {season!r}")
+    steps = np.atleast_1d(np.asarray(season, np.float64))
+    if steps.tolist() == [0.0]:
+        return ()
+    if not np.isfinite(steps).all() or (steps < 2).any() or len(steps) > _MOST_SEASONS:
+        raise InvalidInputError(
+            f"expected at most {_MOST_SEASONS} periods of at least two steps each, or 0 for no season; got {season!r}"
+        )
     named = {period: name for name, period in series.calendar.items()}
-    return tuple(Season(float(p * series.step), named.get(float(p), ""), np.inf) for p in periods[:3] if p >= 2)
+    return tuple(Season(period, named.get(period, ""), np.inf) for period in (steps * series.step).tolist())
 
 
 def _last(series: Series, known: Covariates, count: int) -> tuple[Series, Covariates]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +17,7 @@ from kitt.forecast.changepoint import Change
 from kitt.forecast.evaluate import Backtest, widened
 from kitt.forecast.seasons import Season
 from kitt.forecast.series import Series
+from kitt.formatting import counted
 from kitt.model.mixture import Mixture
 from kitt.table.scaling import FloatArray, Standardiser
 
@@ -244,11 +246,24 @@ class Forecast:
             "variance_factor": self.spread,
         }
 
+    def accuracy_by_step(self, level: float = 0.9) -> pd.DataFrame:
+        """What past origins say of each number of steps ahead: how many values, mean absolute error, coverage."""
+        frame = self.past_forecasts(level)
+        frame = frame.assign(
+            error=(frame["actual"] - frame["forecast"]).abs(),
+            inside=(frame["actual"] >= frame["low"]) & (frame["actual"] <= frame["high"]),
+        )
+        grouped = frame.groupby("ahead")
+        return grouped.agg(
+            values=("error", "size"), mean_absolute_error=("error", "mean"), coverage=("inside", "mean")
+        ).reset_index()
+
     def to_dict(self, levels: Sequence[float] = LEVELS) -> dict[str, Any]:
         """Plain numbers and words, for JSON."""
         rows = self.to_frame(levels).reset_index(names="index")
         return {
             "target": self.series.name,
+            "explanation": self.explain(),
             "values": self.series.n,
             "missing": self.series.missing,
             "step": self.series.frequency.name,
@@ -273,11 +288,15 @@ class Forecast:
         """What was done to the series, and what to beware of."""
         found = list(self.series.notes)
         if self.series.missing:
-            found.append(f"{self.series.missing} missing values were left out")
+            found.append(f"{counted(self.series.missing, 'missing value')} left out")
+        if ahead := round((self.series.end - self.series.times[-1]) / self.series.step):
+            found.append(f"the last {counted(ahead, 'row')} without a value: the forecast begins after them")
         if self.series.frequency.unit in ("days", "irregular"):
             found.append(f"the times are irregular: a step ahead is {self.series.step:g} of their units, the usual one")
         if self.series.n > self.recent.n:
             found.append(f"parameters were fitted to the last {self.recent.n} of {self.series.n} values")
+        if self.horizon > self.series.n:
+            found.append(f"{self.horizon} steps ahead of {self.series.n} values: no past forecast has reached as far")
         if self.series.n < 24:
             found.append(f"only {self.series.n} values: many trends fit as few equally well")
         return tuple(found)
@@ -291,9 +310,23 @@ class Forecast:
     def __str__(self) -> str:
         return self.explain()
 
+    def __repr__(self) -> str:
+        span = " to ".join(str(text_of(label)) for label in dict.fromkeys((self.index[0], self.index[-1])))
+        return (
+            f"<Forecast of '{self.series.name}': {counted(self.horizon, 'step')}, {span}, from {self.series.n} values>"
+        )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the sentences, and the table."""
+        return (
+            f"<p>{html.escape(self.explain())}</p>{self.to_frame().to_html(max_rows=10, float_format='{:.5g}'.format)}"
+        )
+
 
 def text_of(label: Any) -> Any:
     """A date as text, a number as a number."""
     if hasattr(label, "isoformat"):
+        if getattr(label, "nanosecond", 0):  # a fraction that nobody wrote
+            label = label.round("s")
         return label.isoformat().removesuffix("T00:00:00")
     return label.item() if hasattr(label, "item") else label

@@ -4,7 +4,8 @@ Levels that wander show power at every long period, so periods are not read off 
 the covariance of a fitted random walk with noise; in that space, waves of each period are tried by least squares, and their
 gain in likelihood is compared with the price of their coefficients (BIC). Periods of the calendar need the least evidence,
 whole numbers of steps a little more, all others the most. Several are found one after the other. Where a random walk hides
-a long period, a bent line with noise may show it; it then counts if a random walk with that season has more evidence.
+a long period, a bent line with noise may show it. Such a period, and every one that the calendar does not know, counts only
+if a level that wanders has more evidence with it than without it, whatever the level and however the other seasons drift.
 """
 
 from __future__ import annotations
@@ -36,13 +37,12 @@ class SeasonConfig:
     waves: tuple[int, ...] = (1, 2, 3, 4, 6)  # that are tried: the fundamental one and its multiples
     longest: int = 400  # steps, of periods that are not of the calendar
     spectrum_values: int = 600  # at most, for which periods of any length are tried
-    cycles: float = 3.0  # that a period of a small whole number of steps must have been seen
-    small_steps: int = 31  # such numbers; of larger ones nobody can tell whether they are whole
-    other_cycles: float = 5.0  # that any other must: a level that wanders shows three or four cycles of something
+    cycles: float = 3.0  # that a period must have been seen
     calendar_cycles: float = 1.9
 
 
 DEFAULT = SeasonConfig()
+LEVELS = ("random walk", "line with detours", "fading trend with random walk")  # beside which a season earns its place
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def find_seasons(series: Series, table: Table, config: SeasonConfig = DEFAULT) -
     """Periods of a series, the strongest first; `table` holds it standardised, time in the first column."""
     t = series.times - series.times[0]
     y = table.y.numpy()
-    fits = _Walks(table)
+    fits = _Levels(table)
     base = np.column_stack([np.ones(len(t)), t - t.mean()])
     bent = np.column_stack([base, (t - t.mean()) ** 2])
     walk = _Whitened.of(fits.root(), y, base, series, config)
@@ -94,10 +94,12 @@ def find_seasons(series: Series, table: Table, config: SeasonConfig = DEFAULT) -
     found: list[Season] = []
     while len(found) < config.most:
         best = _best(walk, found, series, config)
-        if best is None or not _is_enough(best, config):  # a random walk hides long periods: a line shows them
+        is_hidden = best is None or not _is_enough(best, config)
+        if is_hidden:  # a random walk hides long periods: a line shows them
             best = _best(line, found, series, config)
-            if best is None or not _is_enough(best, config):
-                break
+        if best is None or not _is_enough(best, config):
+            break
+        if is_hidden or not best.name:
             best = Season(best.period, best.name, fits.gain(found, best))
             if not _is_enough(best, config):
                 break
@@ -112,33 +114,41 @@ def _is_enough(season: Season, config: SeasonConfig) -> bool:
     return season.gain >= (config.calendar_gain if season.name else config.gain)
 
 
-class _Walks:
-    """Random walks with noise and some seasons, fitted when asked for."""
+class _Levels:
+    """Levels that wander, with noise and some seasons, fitted when asked for."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
-        self.fits: dict[tuple[float, ...], Fit] = {}
+        self.fits: dict[tuple[str, str, tuple[float, ...]], Fit] = {}
 
-    def _fit(self, periods: tuple[float, ...]) -> Fit:
-        if periods not in self.fits:
+    def _fit(self, trend: str, shape: str, periods: tuple[float, ...]) -> Fit:
+        if (trend, shape, periods) not in self.fits:
             s = self.table.standardiser
             scale = 1.0 if s is None else float(s.x_scale[0])
-            walk = Candidate("random walk", "steady" if periods else "none")
-            shape = layout(walk, self.table.X.shape[1], [p / scale for p in periods])
-            self.fits[periods] = fit(walk, shape, self.table)
-        return self.fits[periods]
+            level = Candidate(trend, shape)
+            found = layout(level, self.table.X.shape[1], [p / scale for p in periods])
+            self.fits[trend, shape, periods] = fit(level, found, self.table)
+        return self.fits[trend, shape, periods]
 
     def root(self) -> FloatArray:
-        """The Cholesky factor of the covariance without seasons."""
-        return self._fit(()).model.posterior.L.numpy()
+        """The Cholesky factor of the covariance of a random walk without seasons."""
+        return self._fit(LEVELS[0], "none", ()).model.posterior.L.numpy()
 
     def gain(self, found: Sequence[Season], more: Season) -> float:
-        """Evidence for another season, with all parameters fitted again."""
+        """Evidence for another season, with all parameters fitted again: the best level with it less the best without.
+
+        Cycles without a fixed period, such as those of an economy, are what a line with smooth detours explains; a season
+        that drifts has no other one beside it.
+        """
         before = tuple(season.period for season in found)
         try:
-            return self._fit((*before, more.period)).evidence - self._fit(before).evidence
+            return self._evidence((*before, more.period)) - self._evidence(before)
         except (KittError, RuntimeError, ArithmeticError):
             return -math.inf
+
+    def _evidence(self, periods: tuple[float, ...]) -> float:
+        shapes = ("steady", "drifting") if periods else ("none",)
+        return max(self._fit(trend, shape, periods).evidence for trend in LEVELS for shape in shapes)
 
 
 def _periods(series: Series, config: SeasonConfig) -> Iterator[tuple[float, str, float]]:
@@ -149,11 +159,10 @@ def _periods(series: Series, config: SeasonConfig) -> Iterator[tuple[float, str,
     for period, name in named.items():
         yield period, name, config.calendar_bonus
     for steps in range(2, config.longest + 1):
-        needed = config.cycles if steps <= config.small_steps else config.other_cycles
-        if steps * step * needed <= span and not any(abs(steps * step - p) < 0.3 * step for p in named):
+        if steps * step * config.cycles <= span and not any(abs(steps * step - p) < 0.3 * step for p in named):
             yield steps * step, "", config.whole_bonus
     if n <= config.spectrum_values:
-        for cycles in np.arange(config.other_cycles, min(span / step / 3.5, 300), 0.25):
+        for cycles in np.arange(config.cycles, min(span / step / 3.5, 300), 0.25):
             yield span / float(cycles), "", 0.0
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kitt.errors import InvalidInputError
-from kitt.table.dataset import DATE_FORMATS
+from kitt.forecast.times import REGULAR, Zone, number_step, of_numbers, readings
 from kitt.table.scaling import FloatArray
 
 if TYPE_CHECKING:
@@ -23,14 +23,17 @@ if TYPE_CHECKING:
 
 MIN_VALUES = 8
 _DAY = 86400.0  # seconds
-_REGULAR = 0.02  # of a step, by which a regular time may be off: decimal years are rounded
+_UNITS = {"week": 7 * _DAY, "day": _DAY, "hour": 3600.0, "minute": 60.0}  # in seconds
 _FILLED = 0.25  # of all steps between the first time and the last must have a row, for a series to be regular
 _NUMBERS = {"day": 1.0, "week": 7.0, "month": 30.436875, "year": 365.2425}  # in days
 
 
 @dataclass(frozen=True)
 class Frequency:
-    """How times follow each other: `unit` is month, day (business days), seconds, number, or irregular."""
+    """How times follow each other: `unit` is month, business (days), seconds, days, number, or irregular.
+
+    Steps of days (dates) and of irregular (numbers) differ in length.
+    """
 
     unit: str
     size: float = 1.0  # of a step: months, business days, seconds, or units of the index
@@ -42,8 +45,8 @@ class Frequency:
         if self.unit == "month":
             return {1: "month", 3: "quarter", 12: "year"}.get(int(self.size), f"{self.size:.0f} months")
         if self.unit == "seconds":
-            named = {1.0: "second", 60.0: "minute", 3600.0: "hour", _DAY: "day", 7 * _DAY: "week"}
-            return named.get(self.size, f"{self.size:g} seconds")
+            unit, seconds = next((pair for pair in _UNITS.items() if self.size % pair[1] == 0), ("second", 1.0))
+            return unit if self.size == seconds else f"{self.size / seconds:g} {unit}s"
         return {"business": "business day", "days": "day"}.get(self.unit, "step")
 
 
@@ -78,14 +81,11 @@ class Series:
     name: str = "y"
     missing: int = 0
     notes: tuple[str, ...] = ()
+    zone: Zone | None = None  # of the index, if it has one
 
     @property
     def n(self) -> int:
         return len(self.values)
-
-    @property
-    def is_dated(self) -> bool:
-        return self.frequency.unit not in ("number", "irregular")
 
     @classmethod
     def of(cls, y: Any, index: Any = None) -> Series:
@@ -93,17 +93,26 @@ class Series:
         import pandas as pd
 
         values, found, name = _values(y)
-        labels = _index(found if index is None else index, len(values))
-        notes: tuple[str, ...] = ()
+        labels, notes = read_index(found if index is None else index, len(values))
+        zone = Zone.of(labels)
+        labels = labels if zone is None else zone.naive(pd.DatetimeIndex(labels))
         order = np.arange(len(values))
         if not labels.is_monotonic_increasing:
             order = np.argsort(labels.to_numpy(), kind="stable")
-            values, labels, notes = values[order], labels[order], ("the rows were not in the order of time: sorted",)
+            values, labels, notes = (
+                values[order],
+                labels[order],
+                (*notes, "the rows were not in the order of time: sorted"),
+            )
         if not labels.is_unique:
-            twice = labels[labels.duplicated()][0]
+            twice = str(labels[labels.duplicated()][0]).removesuffix(" 00:00:00")
             raise InvalidInputError(
-                f"expected every time once; got {twice} more than once: several series in one table are told apart by a "
-                "column (by=..., --by), and repeated values need their mean"
+                f"expected every time once; got {twice} more than once",
+                "several series in one table are told apart by a column (by=...), and repeated values need their mean",
+                {
+                    "command line": "name the column that tells several series apart with --by, or take means first",
+                    "page": "send one series at a time, and of repeated values the mean",
+                },
             )
         frequency = _frequency(labels)
         times, step = _times(labels, frequency)
@@ -116,7 +125,7 @@ class Series:
         return cls(
             times=times[seen],
             values=values[seen],
-            index=labels[seen],
+            index=_shown(labels[seen], zone),
             step=step,
             calendar=_calendar(frequency, dated, step),
             end=float(times[-1]),
@@ -126,6 +135,7 @@ class Series:
             name=name,
             missing=int((~seen).sum()),
             notes=notes,
+            zone=zone,
         )
 
     def future(self, horizon: int) -> tuple[FloatArray, pd.Index]:
@@ -135,6 +145,9 @@ class Series:
 
     def labels(self, times: FloatArray) -> pd.Index:
         """The entries of the index at these times."""
+        return _shown(self._labels(times), self.zone)
+
+    def _labels(self, times: FloatArray) -> pd.Index:
         import pandas as pd
 
         kind, size = self.frequency.unit, self.frequency.size
@@ -142,7 +155,7 @@ class Series:
             months = pd.PeriodIndex([self.origin.to_period("M") + round(float(t * size)) for t in times])
             if self.frequency.at_month_end:
                 return months.to_timestamp(how="end").normalize()
-            return months.to_timestamp() + pd.Timedelta(days=self.origin.day - 1)
+            return months.to_timestamp() + pd.to_timedelta(np.minimum(self.origin.day, months.days_in_month) - 1, "D")
         if kind == "business":
             return pd.DatetimeIndex([self.origin + pd.offsets.BusinessDay(round(float(t))) for t in times])
         if kind == "seconds":
@@ -155,7 +168,10 @@ class Series:
 
     def time_of(self, labels: Any) -> FloatArray:
         """The times of other entries of the index, such as those of a forecast that begins later."""
-        index = _index(labels, np.size(labels))
+        import pandas as pd
+
+        index = read_index(labels, np.size(labels))[0]
+        index = index if self.zone is None else self.zone.naive(pd.DatetimeIndex(index))
         return _positions(index, self.frequency, self.origin)
 
     def head(self, count: int) -> Series:
@@ -190,50 +206,49 @@ def _values(y: Any) -> tuple[FloatArray, Any, str]:
     return values, index, name
 
 
-def _index(index: Any, count: int) -> pd.Index:
-    """As dates or numbers."""
+def read_index(index: Any, count: int) -> tuple[pd.Index, tuple[str, ...]]:
+    """As dates, which may have a zone, or numbers; with notes on how they were read."""
     import pandas as pd
 
     if index is None:
-        return pd.RangeIndex(count)
+        return pd.RangeIndex(count), ()
     if hasattr(index, "to_numpy") and not isinstance(index, pd.Index | pd.Series):  # polars and others
         index = index.to_numpy()
     labels = pd.Index(index)
     if isinstance(labels, pd.MultiIndex) or len(labels) != count:
         raise InvalidInputError(f"expected an index with one entry for each of {count} values; got {len(labels)}")
+    is_number = pd.api.types.is_numeric_dtype(labels.dtype)
+    if labels.hasnans or (is_number and not np.isfinite(labels.astype(float)).all()):
+        row = int(np.flatnonzero(labels.isna() if labels.hasnans else ~np.isfinite(labels.astype(float)))[0]) + 1
+        raise InvalidInputError(f"expected a time for every row; got none in row {row}: fill it in or drop that row")
     if isinstance(labels, pd.PeriodIndex):
-        labels = labels.to_timestamp()
-    if not isinstance(labels, pd.DatetimeIndex) and not pd.api.types.is_numeric_dtype(labels.dtype):
-        labels = _dates(labels)
+        return labels.to_timestamp(), ()
     if isinstance(labels, pd.DatetimeIndex):
-        labels = labels.tz_convert("UTC").tz_localize(None) if labels.tz is not None else labels
-    if labels.hasnans or (not isinstance(labels, pd.DatetimeIndex) and not np.isfinite(labels.astype(float)).all()):
-        raise InvalidInputError("expected a time for every row; got missing ones: fill them in or drop those rows")
-    return labels
+        return labels, ()
+    if not is_number:
+        return _dates(labels)
+    dated = of_numbers(labels)
+    return (labels, ()) if dated is None else (dated[0], (dated[1],))
 
 
-def _dates(labels: pd.Index) -> pd.DatetimeIndex:
+def _dates(labels: pd.Index) -> tuple[pd.DatetimeIndex, tuple[str, ...]]:
+    """Texts as dates: where days and months may be either, as those that follow each other regularly."""
+    found = readings(labels)
+    if len(found) == 1:
+        return found[0].dates, ()
+    regular = [one for one in found if one.dates.is_unique and _frequency(one.dates.sort_values()).unit != "days"]
+    if len(regular) != 1:
+        fits = " and ".join(one.name for one in found)
+        raise InvalidInputError(
+            f"expected dates with one reading; got '{labels[0]}', which fits {fits}: write 2020-12-31"
+        )
+    return regular[0].dates, (f"dates were read as {regular[0].name}, which makes their steps regular",)
+
+
+def _shown(labels: pd.Index, zone: Zone | None) -> pd.Index:
     import pandas as pd
 
-    texts = labels.astype(str).str.strip()
-    readings = []
-    for written in (*DATE_FORMATS, "%Y/%m", "%m/%Y", "%b %Y", "%B %Y"):
-        if pd.isna(pd.to_datetime(texts[0], format=written, errors="coerce", utc=True)):
-            continue
-        read = pd.to_datetime(texts, format=written, errors="coerce", utc=True).tz_localize(None)
-        if not read.hasnans:
-            readings.append((written, read))
-    if any(not read.equals(readings[0][1]) for _, read in readings):
-        fits = " and ".join(written for written, _ in readings)
-        raise InvalidInputError(
-            f"expected dates with one reading; got '{texts[0]}', which fits {fits}: write 2020-12-31"
-        )
-    if readings:
-        return readings[0][1]
-    quarters = texts.str.replace(r"[ -]", "", regex=True)
-    if quarters.str.fullmatch(r"\d{4}Q[1-4]").all():
-        return pd.PeriodIndex(quarters, freq="Q").to_timestamp()
-    raise InvalidInputError(f"expected numbers or dates as times; got '{labels[0]}': write dates as 2020-12-31")
+    return labels if zone is None else zone.aware(pd.DatetimeIndex(labels))
 
 
 # --- frequency and times ---------------------------------------------------------------------------------------------
@@ -246,10 +261,9 @@ def _frequency(labels: pd.Index) -> Frequency:
         return Frequency("number")
     if not isinstance(labels, pd.DatetimeIndex):
         raw = labels.to_numpy(np.float64)
-        step = float(np.median(np.diff(raw)))
-        steps = (raw - raw[0]) / step
-        step *= float(np.round(steps[-1]) and steps[-1] / np.round(steps[-1])) or 1.0  # over the whole range
-        return Frequency("number", step) if _is_regular((raw - raw[0]) / step) else Frequency("irregular")
+        number = number_step(raw)
+        is_filled = number is not None and _is_filled((raw[-1] - raw[0]) / number, len(raw))
+        return Frequency("number", number) if number is not None and is_filled else Frequency("irregular")
     at_end = bool(labels.is_month_end.all())
     if (at_end or len(set(labels.day)) == 1) and bool((labels == labels.normalize()).all()):
         months = np.diff(labels.year * 12 + labels.month)
@@ -267,7 +281,7 @@ def _frequency(labels: pd.Index) -> Frequency:
 
 def _is_regular(steps: FloatArray) -> bool:
     off = np.abs(steps - np.round(steps))
-    return bool(off.max() < max(_REGULAR, 1e-6)) and _is_filled(steps[-1], len(steps))
+    return bool(off.max() < REGULAR) and _is_filled(steps[-1], len(steps))
 
 
 def _is_filled(steps: float, count: int) -> bool:

@@ -17,7 +17,7 @@ except ImportError as error:
 
 
 class KITTForecaster(BaseForecaster):
-    """Forecasts of a series by Gaussian processes whose kernels go on beyond the last value.
+    """Forecasts of a series by Gaussian processes whose kernels extrapolate beyond the last value.
 
     Parameters
     ----------
@@ -25,6 +25,14 @@ class KITTForecaster(BaseForecaster):
         Periods in steps; None to find them in the data, 0 for none.
     changes : bool
         Whether steps and bends of the past may be part of the model.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> from kitt.forecast.sktime import KITTForecaster  # doctest: +SKIP
+    >>> y = pd.Series(10 + np.tile([1.0, 4.0, 2.0, 7.0], 12))  # doctest: +SKIP
+    >>> KITTForecaster(season=4).fit(y).predict(fh=[1, 2, 3, 4]).round().tolist()  # doctest: +SKIP
+    [11.0, 14.0, 12.0, 17.0]
     """
 
     _tags = {  # noqa: RUF012 (sktime reads a dict)
@@ -54,7 +62,7 @@ class KITTForecaster(BaseForecaster):
         return self
 
     def _there(self, fh: Any) -> tuple[Forecast, Any]:
-        """The forecast at the steps asked for, also of the past, and their index."""
+        """The forecast at the requested steps, also in the past, and their index."""
         steps = fh.to_relative(self.cutoff).to_numpy().astype(np.float64)
         index = fh.to_absolute(self.cutoff).to_pandas()
         return self.forecast_.at(len(self._y) - 1 + steps), index
@@ -76,4 +84,4 @@ class KITTForecaster(BaseForecaster):
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
         """Settings with which sktime tests it."""
-        return [{"season": 0, "changes": False}]
+        return [{"season": 0, "changes": False}, {"season": 4}]

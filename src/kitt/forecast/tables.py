@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kitt.errors import InvalidInputError
-from kitt.table.reading import column_names, listed
+from kitt.forecast.pipeline import checked, forecast
+from kitt.forecast.result import Forecast, text_of
+from kitt.forecast.series import Series, read_index
+from kitt.table.encoding import read_numbers, similar, strays
+from kitt.table.reading import Notes, column_names, listed
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+_TRIED = 100  # rows of a column that are read to see whether it holds times
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,14 +27,39 @@ class SeriesTable:
     """Values and times of one series, and columns that are known, for the past and for rows whose target is empty."""
 
     y: Any
-    index: Any
+    index: Any = None
     X: Any = None
     future: Any = None
+    future_index: Any = None
+    notes: Notes = ()  # on how the values were read
 
-    @property
-    def ahead(self) -> int:
-        """Rows after the last value: the steps for which further columns are known."""
-        return 0 if self.future is None else len(self.future)
+    def forecast(self, horizon: int, **options: Any) -> Forecast:
+        """The next values: as many as the horizon says, or as there are rows ahead with columns that are known."""
+        if self.future_index is not None:
+            self._check_steps()
+        made = forecast(self.y, self.index, self._ahead(horizon), X=self.X, future=self.future, **options)
+        return replace(made, series=replace(made.series, notes=self.notes + made.series.notes))
+
+    def check(self, horizon: int = 1, season: Any = None) -> None:
+        """An error if this is no series that can be forecast, or its columns or the periods cannot be used."""
+        checked(self.y, self.index, self._ahead(horizon), self.X, self.future, season)
+        if self.future_index is not None:
+            self._check_steps()
+
+    def _ahead(self, horizon: int) -> int:
+        return horizon if self.future is None else len(self.future)
+
+    def _check_steps(self) -> None:
+        """The rows ahead must be the next steps, one after the other."""
+        series = Series.of(self.y, self.index)
+        times, labels = series.future(len(self.future))
+        off = np.abs(series.time_of(self.future_index) - times) > 0.1 * series.step
+        if off.any():
+            i = int(np.flatnonzero(off)[0])
+            raise InvalidInputError(
+                f"expected the rows ahead one step after the other, row {i + 1} of them at {text_of(labels[i])}; got "
+                f"{text_of(self.future_index[i])}: give a row for every step"
+            )
 
 
 @dataclass(frozen=True)
@@ -43,12 +74,19 @@ class Columns:
     def of(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, Columns]:
         """The table with names as text, and the columns with the target filled in; an error if one is not there."""
         frame = frame.set_axis(column_names(frame), axis=1)
-        wanted = [*self.by, *self.known, *(name for name in (self.target, self.time) if name is not None)]
-        for name in wanted:
-            if name not in frame.columns:
-                near = difflib.get_close_matches(name, list(frame.columns), n=1)
-                remedy = f"did you mean '{near[0]}'?" if near else "name one of them"
-                raise InvalidInputError(f"expected a column among {listed(frame.columns, 20)}; got '{name}': {remedy}")
+        single = [("target", self.target), ("time", self.time)]
+        wanted = [*(("by", name) for name in self.by), *(("known", name) for name in self.known), *single]
+        for role, name in wanted:
+            if name is not None and name not in frame.columns:
+                remedy = similar(name, list(frame.columns)) or "name one of them"
+                raise InvalidInputError(f"{role}: expected one of {listed(frame.columns, 20)}; got '{name}': {remedy}")
+        twice = [
+            name for name in dict.fromkeys(n for _, n in wanted) if name and [n for _, n in wanted].count(name) > 1
+        ]
+        if twice:
+            raise InvalidInputError(
+                f"expected each column in one role; got '{twice[0]}' in two: name another for one of them"
+            )
         others = [name for name in frame.columns if name not in (*self.by, *self.known, self.time)]
         if self.target is None and not others:
             raise InvalidInputError("expected a column of values beside the others; got none: name it with target")
@@ -57,33 +95,54 @@ class Columns:
 
 def one_series(frame: pd.DataFrame, columns: Columns) -> SeriesTable:
     """The series of a table; rows after the last value belong to the future, if further columns are known."""
-    import pandas as pd
-
-    if columns.time is not None and columns.known:
-        frame = frame.iloc[np.argsort(pd.Index(frame[columns.time]).to_numpy(), kind="stable")]
-    raw = frame[columns.target]
-    y = pd.to_numeric(raw, errors="coerce")
-    if stray := [value for value, number in zip(raw, y, strict=True) if pd.isna(number) and not pd.isna(value)]:
-        raise InvalidInputError(
-            f"expected numbers in the target '{columns.target}'; got '{stray[0]}': correct these cells"
-        )
-    index = None if columns.time is None else frame[columns.time].to_numpy()
+    index, read = read_index(None if columns.time is None else frame[columns.time], len(frame))
+    if columns.known:
+        order = np.argsort(index, kind="stable")
+        frame, index = frame.iloc[order], index[order]
+    y, notes = _values(frame[columns.target])
+    notes += read
     if not columns.known:
-        return SeriesTable(y.rename(columns.target).reset_index(drop=True), _or_range(index, len(y)))
-    seen = np.flatnonzero(y.notna().to_numpy())
-    last = 0 if not len(seen) else int(seen[-1]) + 1
+        return SeriesTable(y, index, notes=notes)
+    seen = np.flatnonzero(y.notna())
+    last = int(seen[-1]) + 1 if len(seen) else 0
     known = frame[list(columns.known)]
     if last == len(frame):
         raise InvalidInputError(
             f"expected rows after the last value, with {listed(columns.known)} of the steps ahead and an empty "
             f"'{columns.target}'; got none: add them to the table"
         )
-    index = _or_range(index, len(y))[:last]
-    return SeriesTable(y.rename(columns.target).iloc[:last].reset_index(drop=True), index, known[:last], known[last:])
+    return SeriesTable(
+        y[:last], index[:last], known[:last], known[last:], index[last:] if columns.time else None, notes
+    )
 
 
-def _or_range(index: Any, count: int) -> Any:
-    return np.arange(count) if index is None else index
+def _values(column: pd.Series) -> tuple[pd.Series, Notes]:
+    """The target as numbers, NaN where it is empty, with notes on how it was written."""
+    import pandas as pd
+
+    given = column.dropna()
+    read = read_numbers(given) if len(given) else (np.empty(0), ())
+    if read is None:
+        raise InvalidInputError(
+            f"expected numbers in the target '{column.name}'; got text, {strays(given)}: correct these cells, or leave "
+            "them empty where a value is missing"
+        )
+    made = pd.Series(np.nan, index=range(len(column)), name=column.name)
+    made[column.notna().to_numpy()] = read[0]
+    return made, read[1]
+
+
+def is_time(column: pd.Series) -> bool:
+    """Whether a column looks like times: dates, or numbers that increase."""
+    if len(column) < 2 or column.isna().any():
+        return False
+    try:
+        labels, _ = read_index(column[:_TRIED], min(len(column), _TRIED))
+    except InvalidInputError:
+        return False
+    if labels.dtype.kind in "iuf":
+        return bool((np.diff(column.to_numpy(np.float64)) > 0).all())
+    return labels.dtype.kind != "b" and bool(labels.is_unique)
 
 
 def series_of(frame: pd.DataFrame, columns: Columns) -> Iterator[tuple[str, pd.DataFrame]]:

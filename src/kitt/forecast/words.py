@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kitt.forecast.result import text_of
+from kitt.formatting import counted
 
 if TYPE_CHECKING:
     from kitt.forecast.candidates import Candidate
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
 _TRENDS = {
     "random walk": "the level wanders without a direction of its own, so the forecast stays where the series ended",
     "random walk with drift": "the level wanders around a straight line, whose slope goes on",
-    "smooth trend": "the level follows a smooth curve, whose last slope goes on and slowly fades",
-    "smooth trend with random walk": "the level wanders around a smooth curve, whose last slope goes on and slowly fades",
+    "smooth trend": "the level follows a smooth curve, whose last slope goes on",
+    "smooth trend with random walk": "the level wanders around a smooth curve, whose last slope goes on",
+    "fading trend with random walk": "the level wanders around a smooth curve, whose last slope goes on and slowly fades",
+    "parabola with random walk": "the level wanders around a parabola, whose slope changes on as it did",
     "line with detours": "the level returns to a straight line after smooth detours",
     "line": "the level follows a straight line",
 }
@@ -56,7 +59,7 @@ def _share(forecast: Forecast, condition: Callable[[Candidate], bool]) -> float:
 def _opening(forecast: Forecast) -> str:
     low, high = forecast.interval(0.9)
     return (
-        f"{forecast.horizon} steps ahead, {text_of(forecast.index[-1])}, '{forecast.series.name}' is expected at "
+        f"{counted(forecast.horizon, 'step')} ahead, {text_of(forecast.index[-1])}, '{forecast.series.name}' is expected at "
         f"{forecast.median[-1]:.4g}, with nine chances in ten between {low[-1]:.4g} and {high[-1]:.4g}."
     )
 
@@ -67,33 +70,48 @@ def _season(season: Season, step: float) -> str:
 
 
 def _change(forecast: Forecast, change: Change) -> str:
-    """Until ..., from then on ...: with what the heaviest kernel that sees the change says about it."""
-    when = text_of(forecast.series.labels(np.array([change.time]))[0])
-    size = change_size(forecast, change)
-    which, direction, unit = ("level", "higher" if size > 0 else "lower", "")
+    """Until ..., from then on ...: by least squares beside a line and the seasons."""
+    when = _when(forecast.series.labels(np.array([change.time]))[0], forecast.series.frequency.name)
+    before, after = change_sizes(forecast, change)
     if change.kind == "bend":
-        which, direction, unit = ("slope", "larger" if size > 0 else "smaller", " a step")
-    return f"Until {when} the {which} was another one; from then on it is {direction} by about {abs(size):.3g}{unit}."
+        was, now = "rose" if before > 0 else "fell", "rises" if after > 0 else "falls"
+        return (
+            f"Until {when} the level {was} by about {abs(before):.3g} a step; "
+            f"from then on it {now} by about {abs(after):.3g} a step."
+        )
+    direction = "higher" if after > before else "lower"
+    return f"Until {when} the level was another one; from then on it is {direction} by about {abs(after - before):.3g}."
 
 
-def change_size(forecast: Forecast, change: Change) -> float:
-    """By how much the level or the slope changes, in units of the target; by least squares beside line and seasons."""
+def _when(label: Any, step: str) -> str:
+    """A date in words as exact as the steps are: March 1983, or 1983."""
+    written = {"month": "%B %Y", "year": "%Y"}.get(step)
+    return label.strftime(written) if written and hasattr(label, "strftime") else str(text_of(label))
+
+
+def change_sizes(forecast: Forecast, change: Change) -> tuple[float, float]:
+    """Level (of which the first is 0) or slope before a change and after it, in units of the target and of a step."""
     from kitt.forecast.seasons import waves
 
-    series = forecast.recent
+    series, active = forecast.recent, forecast.active_changes
     t = series.times
-    columns = [np.ones(len(t)), t - t[0], *(c.column(t) for c in forecast.active_changes)]
+    columns = [np.ones(len(t)), t - t[0], *(c.column(t) for c in active)]
     for season in forecast.active_seasons:
         columns += list(waves(t - t[0], season.period, series.step).T)
     beta = np.linalg.lstsq(np.column_stack(columns), series.values, rcond=None)[0]
-    return float(beta[2 + forecast.active_changes.index(change)])
+    sizes = {c: float(b) for c, b in zip(active, beta[2:], strict=False)}
+    before = sum(b for c, b in sizes.items() if c.kind == change.kind and c.time < change.time)
+    if change.kind == "bend":
+        before += float(beta[1])
+    scale = series.step if change.kind == "bend" else 1.0
+    return before * scale, (before + sizes[change]) * scale
 
 
 def _claims(forecast: Forecast) -> str:
     assert forecast.past is not None
     found, most = forecast.accuracy(0.9), min(forecast.horizon, int(forecast.past.ahead.max()))
     return (
-        f"From {found['origins']} past origins, up to {most} steps "
+        f"From {counted(found['origins'], 'past origin')}, up to {counted(most, 'step')} "
         f"ahead, the mean absolute error was {found['mean_absolute_error']:.3g}, and {found['coverage']:.0%} of the values "
         "lay in their 90 % intervals."
     )

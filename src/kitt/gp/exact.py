@@ -18,7 +18,7 @@ from kitt.errors import FitError
 from kitt.language.kernels import Kernel, Saved, Term
 
 _LOG_2PI = math.log(2 * math.pi)
-_LADDER = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)  # jitter, relative to the mean of the diagonal
+_LADDER = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)  # jitter that is tried, relative to the mean of the diagonal
 _PANEL = 160  # rows of the lower triangle worked on at once: small enough for the cache, large enough for BLAS
 
 
@@ -48,7 +48,7 @@ def cholesky(K: Tensor, what: str = "the kernel") -> Tensor:
 
 def _finite(result: Tensor, what: str) -> Tensor:
     if not torch.isfinite(result).all():
-        raise FitError(f"{what} gives infinite numbers here: a parameter or the data are too large: standardise them")
+        raise FitError(f"{what} overflows, because a parameter or the data are too large: standardise the data")
     return result
 
 
@@ -150,7 +150,7 @@ class Likelihood:
         return _finite(value, str(self.kernel.expression)), _finite(gradient, str(self.kernel.expression))
 
     def _blocks(self, terms: list[Term]) -> Iterator[list[Saved]]:
-        """Each term on the rows of a panel, up to the diagonal, and what its gradient needs; panel by panel."""
+        """For each panel of rows, each term up to the diagonal, and what its gradient needs."""
         for rows in self.panels:
             yield [term.rows(rows).block(term.rows(slice(0, rows.stop)), rows.start) for term in terms]
 
@@ -169,7 +169,7 @@ class Likelihood:
         for rows, blocks in zip(self.panels, saved, strict=True):
             columns = slice(0, rows.stop)
             G = alpha[..., rows, None] * alpha[..., None, columns] - inverse[..., rows, columns]
-            # Twice the strict lower triangle, once the diagonal, nothing above it: the whole symmetric sum of ½G.
+            # The strict lower triangle counts twice and the diagonal once, which is the sum over the symmetric ½G.
             square = G[..., rows.start :]
             square.copy_(square.tril())
             torch.diagonal(square, dim1=-2, dim2=-1).mul_(0.5)
@@ -178,7 +178,7 @@ class Likelihood:
                 by_row, by_column = term.rows(rows).backward(term.rows(columns), block, G)
                 for row, column in zip(by_row, by_column, strict=True):
                     grad = grads[position]
-                    if row.dim() > alpha.dim():  # features; a log-variance has no axis of points
+                    if row.dim() > alpha.dim():  # features have an axis of points, a log-variance has none
                         grad[..., rows, :] += row
                         grad[..., columns, :] += column
                     else:
@@ -236,14 +236,14 @@ class Posterior:
             return cls(kernel, theta, X, L, torch.cholesky_solve(y.unsqueeze(-1), L).squeeze(-1))
 
     def extended(self, X: Tensor, y: Tensor) -> Posterior:
-        """Conditioned on more points X (n, D) too; y (N + n,) are the targets of the old ones and of these."""
+        """The GP conditioned on n more points X (n, D); y (N + n,) are the targets of the old points and of these."""
         with torch.no_grad():
             L = extended_factor(self.kernel, self.theta, self.X, self.L, X)
             alpha = torch.cholesky_solve(y.unsqueeze(-1), L).squeeze(-1)
             return Posterior(self.kernel, self.theta, torch.cat([self.X, X], -2), L, alpha)
 
     def predict(self, Z: Tensor, noisy: bool = True) -> tuple[Tensor, Tensor]:
-        """Mean and variance at new points (R&W Alg. 2.1); `noisy` adds the noise an observation there would have."""
+        """Mean and variance at new points (R&W Alg. 2.1); `noisy` adds the variance of the observation noise there."""
         with torch.no_grad():
             cross = self.kernel.matrix(self.theta, self.X, Z)
             mean = (cross.mT @ self.alpha.unsqueeze(-1)).squeeze(-1)

@@ -19,12 +19,12 @@ from kitt.language.kernels import Kernel
 
 _LOG_2PI = math.log(2 * math.pi)
 _ENTRIES = 2**22  # of a chunk of the cross-covariance: 32 MB
-_CANDIDATES = 8  # rows looked at for each inducing point
+_CANDIDATES = 8  # rows in the random sample per inducing point
 _JITTER = 1e-8
 
 
 def choose_inducing(kernel: Kernel, theta: Tensor, X: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Up to `count` rows of X, out of a random sample of them, by greatest remaining prior variance over noise."""
+    """Up to `count` rows of a random sample of X, by the largest remaining ratio of prior variance to noise."""
     sample = X[torch.randperm(len(X), generator=generator)[: _CANDIDATES * count]]
     count = min(count, len(sample))
     prior = kernel.diagonal(theta, sample)
@@ -77,7 +77,7 @@ class SparsePosterior:
             return cls(kernel, theta, Z, L, LB, c, bound)
 
     def predict(self, Z: Tensor, noisy: bool = True) -> tuple[Tensor, Tensor]:
-        """Mean and variance at new points; `noisy` adds the noise an observation there would have."""
+        """Mean and variance at new points; `noisy` adds the variance of the observation noise there."""
         with torch.no_grad():
             A = _whitened(self.kernel, self.theta, self.L, self.Z, Z)
             mean, variance = self._project(A, self.kernel.diagonal(self.theta, Z))
@@ -106,7 +106,7 @@ class SparsePosterior:
         return V.mT @ self.c, (prior - A.square().sum(0) + V.square().sum(0)).clamp_min(0)
 
     def leave_one_out(self, X: Tensor, y: Tensor) -> LeaveOneOut:
-        """Prediction of each row from the others, noise included (R&W eqs. 5.10-5.12 for Q + Λ, as it stands)."""
+        """The prediction of each row from the others, noise included (R&W eqs. 5.10-5.12 with Q + Λ in place of K)."""
         with torch.no_grad():
             parts = [self._leave_out(X[rows], y[rows]) for rows in _chunks(len(X), len(self.Z))]
             mean, variance = (torch.cat(part) for part in zip(*parts, strict=True))

@@ -1,1 +1,1 @@
-"""What only research needs: simulated data, training, calibration, compared methods, the benchmark."""
+"""Code that only research needs: simulated data, training, calibration, compared methods, the benchmark."""

@@ -1,4 +1,4 @@
-"""Learns what each kernel loses (`network.advice.AdviceHead`) from the examples of a corpus, and says how good it is.
+"""Trains the prediction of each kernel's loss (`network.advice.AdviceHead`) on a corpus, and cross-validates it.
 
 Ridge regression on the features and a random layer of them, one penalty for each principal component of the losses of all
 words, chosen by folds over tables: most components are noise, and are left at their mean. With some 500 tasks that was
@@ -37,11 +37,11 @@ class LearningConfig:
 
 @dataclass(frozen=True)
 class Advice:
-    """What was expected of tasks that were left out."""
+    """Predictions for tasks that were left out."""
 
     expected: Tensor  # (T, V) loss of each word
-    chosen: Tensor  # (T, k) words, one of which should lose little; the first is expected to lose least
-    sums: Tensor  # (T, C - V) expected losses of the sums that were tried; NaN where there was none
+    chosen: Tensor  # (T, k) words such that the best of them should lose little, by increasing expected loss
+    sums: Tensor  # (T, C - V) expected losses of the sums that were tried; NaN where there is none
 
 
 def select(examples: Examples, rows: np.ndarray) -> Examples:
@@ -57,7 +57,7 @@ def select(examples: Examples, rows: np.ndarray) -> Examples:
 
 
 def learn_head(examples: Examples, config: LearningConfig | None = None) -> AdviceHead:
-    """From all the examples."""
+    """The head learned from all examples."""
     config = config or LearningConfig()
     if len(examples) < 2:
         raise InvalidInputError(f"advice is learned from at least two tasks of different tables, got {len(examples)}")
@@ -81,7 +81,7 @@ def learn_head(examples: Examples, config: LearningConfig | None = None) -> Advi
 
 
 def _fix_inner(head: AdviceHead, features: Tensor, generator: torch.Generator) -> None:
-    """The random layer, and the scales of what goes into it and what comes out."""
+    """Set the random layer, and the scales of its inputs and outputs."""
     head.normalise.measure(features)
     head.hidden.weight.copy_(torch.randn(head.hidden.weight.shape, generator=generator))
     head.hidden.bias.copy_(torch.randn(head.hidden.bias.shape, generator=generator))
@@ -89,7 +89,7 @@ def _fix_inner(head: AdviceHead, features: Tensor, generator: torch.Generator) -
 
 
 def _regress(A: Tensor, Y: Tensor, fold: Tensor, config: LearningConfig) -> tuple[Tensor, Tensor, Tensor]:
-    """Slopes (I, V) and constants (V,) of Y (T, V) on A (T, I), and what is said of each row by the other folds (T, V)."""
+    """Slopes (I, V) and constants (V,) of Y (T, V) on A (T, I), and cross-validated predictions of each row (T, V)."""
     components = torch.linalg.svd(Y - Y.mean(0), full_matrices=False).Vh  # (V or T, V)
     said = torch.zeros(len(config.penalties), *Y.shape, dtype=Y.dtype)
     means = torch.zeros_like(Y)
@@ -118,7 +118,7 @@ def _ridge(A: Tensor, Y: Tensor, penalties: tuple[float, ...]) -> Tensor:
 
 
 def _learn_sums(head: AdviceHead, examples: Examples) -> None:
-    """Where a sum stands between the smallest and the mean of its words, and the price of a word, by least squares."""
+    """The position of a sum between the smallest and the mean of its words, and the penalty of a word, by least squares."""
     words, sums, multi_hot = examples.loss[:, :V].sqrt(), examples.loss[:, V:].sqrt(), examples.multi_hot[:, V:]
     head.pull.fill_(1.0)
     least = head.combine(words, multi_hot)
@@ -140,7 +140,7 @@ def cross_validate(
     config: LearningConfig | None = None,
     learn: Callable[[Examples, LearningConfig | None], AdviceHead] = learn_head,
 ) -> Advice:
-    """What a head that has seen no column of a task's table says about the task."""
+    """Predictions for each task by heads that were trained without its table."""
     T, C = examples.loss.shape
     expected, chosen = torch.zeros(T, V), torch.zeros(T, k, dtype=torch.long)
     sums = torch.full((T, C - V), torch.nan)

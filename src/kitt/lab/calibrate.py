@@ -1,6 +1,6 @@
-"""From a training run to a checkpoint that can be trusted: calibrated probabilities, a limit of strangeness, advice.
+"""From a training run to a checkpoint for use: calibrated probabilities, a limit of strangeness, expected losses.
 
-What is added to the network's weights is small and measured on fresh draws from the mixture it was trained on.
+Temperatures and limits are measured on fresh draws from the mixture that the network was trained on.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kitt.network.network import StemEncoder, teacher_forcing
 def calibrate_run(
     run: Path, out: Path, losses: tuple[Path, Path] | None = None, *, batches: int = 60, seed: int = 77_000
 ) -> Path:
-    """Write the checkpoint of the training run in folder `run` to `out`, with all that captioning wants to know.
+    """Write the checkpoint of the training run in folder `run` to `out`, with all that captioning needs.
 
     A checkpoint in place of a run keeps its calibration. `losses` are the folders of a corpus of losses (`kitt bench
     losses`) and of the tables that it was made from.
@@ -44,9 +44,9 @@ def calibrate_run(
 
 
 def add_advice(checkpoint: Path, corpus: Path, data: Path) -> None:
-    """Learn from a corpus of losses on real tasks what each kernel costs, and add that to a checkpoint.
+    """Learn to predict the loss of each kernel from a corpus of real tasks, and add that head to a checkpoint.
 
-    The weights of the checkpoint are those that captioning has, rounded to half precision.
+    The features come from weights rounded to half precision, as captioning uses them.
     """
     loaded = load(checkpoint)
     examples = read_examples(corpus, data, loaded)
@@ -84,7 +84,7 @@ def calibrate(loaded: LoadedModel, batches: list[Batch]) -> dict[str, float]:
 
 
 def temperature(logits: Tensor, labels: Tensor) -> float:
-    """The t that makes softmax(logits / t) most likely."""
+    """The t that maximises the likelihood of softmax(logits / t)."""
 
     def loss(log_t: float) -> float:
         return float(F.cross_entropy(logits / torch.tensor(log_t).exp(), labels))

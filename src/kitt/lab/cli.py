@@ -33,7 +33,7 @@ def _presets() -> list[str]:
 
 
 class TrainCommand(TyperCommand):
-    """Its help names the presets, which takes a second to look up."""
+    """A command whose help lists the presets; they are looked up only for the help, because that takes a second."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         preset: Any = next(parameter for parameter in self.params if parameter.name == "preset")
@@ -47,16 +47,18 @@ def train(
     preset: Annotated[
         str | None, typer.Option(help="without one, that of the run to resume, or default. ahgp is a baseline.")
     ] = None,
-    hours: Annotated[float | None, typer.Option(help="Budget of wall clock, over all parts of a resumed run.")] = None,
+    hours: Annotated[
+        float | None, typer.Option(help="Budget in hours of wall-clock time, over all parts of a resumed run.")
+    ] = None,
     steps: Annotated[int | None, typer.Option(help="Budget of steps, over all parts of a resumed run.")] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in the folder, if there is one.")
-    ] = False,
-    threads: Annotated[int | None, typer.Option(help="Threads of each process; without it, torch decides.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of a new run; without it, 0.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder, if there is one.")] = False,
+    threads: Annotated[
+        int | None, typer.Option(help="Threads of each process; without it, torch decides.", min=1)
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of a new run; without it, 0.")] = None,
     start_from: Annotated[
         str | None,
-        typer.Option("--from", help="Checkpoint, by name or file, with whose weights a new run begins."),
+        typer.Option("--from", help="Checkpoint, by name or file, from whose weights a new run starts."),
     ] = None,
     tables: Annotated[
         Path | None,
@@ -71,9 +73,13 @@ def train(
     In several processes: torchrun --nproc-per-node 2 -m kitt.cli train ...
     """
     work = _trainer(preset, out, seed, start_from, tables)
+    if threads is not None:  # here and not in the library, because the whole process is affected
+        import torch
+
+        torch.set_num_threads(threads)
     try:
         with _training_bar() as show:
-            path = work(out=out, hours=hours, steps=steps, resume=resume, threads=threads, progress=show)
+            path = work(out=out, hours=hours, steps=steps, resume=resume, progress=show)
     except KeyboardInterrupt:
         errors.print(f"stopped; go on with: kitt train --out {out} --resume", highlight=False, soft_wrap=True)
         raise typer.Exit(130) from None
@@ -85,7 +91,7 @@ def train(
 def _trainer(
     preset: str | None, out: Path, seed: int | None, start_from: str | None, tables: Path | None
 ) -> Callable[..., Path]:
-    """What trains the preset, or without one, goes on with the run in the folder."""
+    """The function that trains the preset or, without one, continues the run in the folder."""
     from dataclasses import replace
 
     from kitt.lab import train as training
@@ -108,7 +114,7 @@ def _trainer(
 
 @contextmanager
 def _training_bar() -> Iterator[Callable[[Progress], None]]:
-    """A bar that appears with the first step: loss, data sets a second, time left."""
+    """A progress bar that appears with the first step: loss, data sets per second, time left."""
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn
     from rich.progress import Progress as Bar
 
@@ -140,7 +146,7 @@ def finish(
         Path | None, typer.Option(help="Folder of the tables that those losses come from; without it, KITT_DATA_DIR.")
     ] = None,
 ) -> None:
-    """Make a training run fit for use: calibrate its probabilities and learn what it costs to be wrong."""
+    """Turn a training run into a checkpoint: calibrate its probabilities and learn the losses of kernels."""
     from kitt.lab.bench.datasets import data_directory
     from kitt.lab.calibrate import calibrate_run
 
@@ -156,7 +162,7 @@ def model(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line for each.")] = False,
 ) -> None:
-    """Show the trained networks: what they are, what they were trained on, and how well they do."""
+    """Show the trained networks: their architecture, training data and validation scores."""
     from kitt.lab.baselines import ahgp
     from kitt.network.checkpoint import bundled
 
@@ -172,7 +178,7 @@ def model(
 
 
 def _facts(name: str | Path) -> Checkpoint | dict[str, Any]:
-    """What a checkpoint says of itself; the baseline's is known by its name, as its file has a format of its own."""
+    """The metadata of a checkpoint; the baseline's is recognised by its name, because its file has another format."""
     from kitt.lab.baselines import ahgp
     from kitt.network.checkpoint import read_facts
 
@@ -204,12 +210,12 @@ def _print_facts(facts: Checkpoint | dict[str, Any]) -> None:
 
 
 def _heading(measure: str) -> str:
-    """In two short lines, so that the table fits 80 columns."""
+    """A heading in two short lines, so that the table fits into 80 columns."""
     return measure.replace("_", "\n")
 
 
 def _print_baseline(facts: dict[str, Any]) -> None:
-    loss = f"{facts['loss']:.3f} nats a point on tables of its prior" if "loss" in facts else "not evaluated"
+    loss = f"{facts['loss']:.3f} nats per point on tables of its prior" if "loss" in facts else "not evaluated"
     console.print(
         f"[bold]ahgp[/]: baseline for `kitt bench`, names no kernels; {facts['parameters']:,} parameters; "
         f"{facts['steps']:,} steps, {facts['seconds'] / 3600:.2f} hours; loss: {loss}\n"

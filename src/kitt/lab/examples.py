@@ -1,7 +1,7 @@
-"""What advice is learned from: for each task of the corpus, what the network sees of it and what each kernel loses there.
+"""Training examples for the prediction of losses: features of each task of a corpus, and the loss of each kernel there.
 
-The loss of an expression is that of the model that users get with it: stacked with its changing noise, two plain kernels
-and a small tail. It is the test NLPD in nats per row, less that of the best expression of the task.
+The loss of an expression is that of the whole model that users get with it: stacked with its changing noise, two plain
+kernels and a small tail. It is the test NLPD in nats per row minus that of the best expression of the task.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _PLAIN = ("RBF", "Matern52")
 
 @dataclass(frozen=True)
 class DesignConfig:
-    """The model in which an expression is judged (`pipeline.md`: a handful of fits, stacked, with a small tail)."""
+    """The model in which an expression is evaluated: a few fits, stacked, with a small tail (`model.weights`)."""
 
-    price: float = 1.0  # nats for each parameter, over all rows
-    tail_weight: float = 0.003  # at least, of a Student-t of the target alone
+    price: float = 1.0  # penalty in nats for each parameter, over all rows
+    tail_weight: float = 0.003  # smallest weight of a Student-t distribution that ignores the inputs
     tail_degrees: float = 3.0
     tail_parameters: int = 2
-    min_relative_weight: float = 0.003  # of the largest; components with less are left out
+    min_relative_weight: float = 0.003  # components with less than this share of the largest weight are left out
     iterations: int = 300
 
 
@@ -66,20 +66,20 @@ class Examples:
 
     @property
     def log_probabilities(self) -> Tensor:
-        """Of the words (T, V): they are among the features."""
+        """The log-probabilities of the words (T, V), which are among the features."""
         return self.features[:, -(len(WORDS) + 8) : -8]
 
     @property
     def rows(self) -> np.ndarray:
-        """The number of training rows of each task (T,): it is among the features."""
+        """The number of training rows of each task (T,), which is among the features."""
         return self.features[:, -3].exp().numpy()
 
     def folds(self, count: int = FOLDS) -> np.ndarray:
-        """By the name of the table, so that no table is on both sides: (T,)."""
+        """The fold of each task (T,), by the name of its table, so that no table is on both sides."""
         return np.array([zlib.crc32(name.encode()) % count for name in self.tables])
 
 
-# --- what an expression loses ----------------------------------------------------------------------------------------
+# --- losses of expressions -------------------------------------------------------------------------------------------
 
 
 def expression_losses(record: Record, config: DesignConfig | None = None) -> tuple[list[tuple[int, ...]], FloatArray]:
@@ -96,7 +96,7 @@ def expression_losses(record: Record, config: DesignConfig | None = None) -> tup
 
 
 def bic_of_words(record: Record) -> FloatArray:
-    """Of every word, with changing noise where it can have it, (V,); infinite where there is no fit."""
+    """The BIC (V,) of every word, with changing noise where that is possible; infinite where there is no fit."""
     scores = -2 * record.log_marginal_likelihood + record.sizes * np.log(len(record.y))
     by_name = dict(zip(record.expressions, scores, strict=True))
     names = [str(word) if word.is_noise else f"{word} + {LINEAR_WHITE}" for word in WORDS]
@@ -152,7 +152,7 @@ def stacking_weights(log_density: FloatArray, config: DesignConfig) -> FloatArra
 def read_examples(
     corpus: Path, data: Path, loaded: LoadedModel, report: Callable[[int, int], None] | None = None
 ) -> Examples:
-    """Of all tasks that the corpus holds now. What was computed before with this network is in a file beside them."""
+    """The examples of all tasks in the corpus. Features already computed with this network are read from a cache file."""
     cache = corpus / f".examples-{_fingerprint(loaded):08x}.npz"
     known = _read_cache(cache)
     paths = files(corpus)
@@ -167,7 +167,7 @@ def read_examples(
 
 
 def _fingerprint(loaded: LoadedModel) -> int:
-    """Tells a network from every other one: what was computed with other weights is of no use."""
+    """Identifies a network by its weights, so that features computed with other weights are not used."""
     checksum = 0
     for value in loaded.model.state_dict().values():
         checksum = zlib.crc32(value.numpy().tobytes(), checksum)

@@ -1,4 +1,4 @@
-"""The corpus of losses: for real tasks, what every word and a few sums of two predict, one file for each task.
+"""The corpus of losses: predictions of every word and of a few sums of two on real tasks, one file for each task.
 
 `kitt bench losses` makes it, `Record.read` reads it, and `lab.advice` learns from it. A file is named by the seed of its
 task; a seed that makes no task leaves an empty file, so that it is not tried again.
@@ -21,13 +21,13 @@ from kitt.language.grammar import WORDS, Word
 from kitt.table.scaling import FloatArray
 
 LINEAR_WHITE = next(word for word in WORDS if str(word) == "Linear*White")
-SUMS = 6  # of two words that are tried in a task, at most
-_RANK = 3.0  # mean place, by BIC, of a sum's first word among the single ones
+SUMS = 6  # largest number of sums of two words that are tried in a task
+_RANK = 3.0  # mean rank by BIC of a sum's first word among the single words
 
 
 @dataclass(frozen=True)
 class Record:
-    """What is known of one task: F fits, N training rows, M test rows."""
+    """The fits of one task: F fits, N training rows, M test rows."""
 
     seed: int
     task: Task
@@ -55,7 +55,7 @@ class Record:
 
 
 def files(folder: Path) -> list[Path]:
-    """Those of the tasks that are there, by seed."""
+    """The files of the tasks in a folder, by seed."""
     found = [path for path in folder.glob("*.npz") if path.stem.isdigit()]
     if not found:
         raise InvalidInputError(f"there are no losses in {folder}: make them with `kitt bench losses --out {folder}`")
@@ -67,7 +67,7 @@ def is_done(folder: Path, seed: int) -> bool:
 
 
 def make_losses(data: str, out: str, seed: int) -> dict[str, Any]:
-    """Write the file of a seed: whole, or not at all."""
+    """Write the file of a seed atomically."""
     path = Path(out) / f"{seed}.npz"
     with torch.random.fork_rng(devices=[]):
         task = draw_task(data, seed)
@@ -82,7 +82,7 @@ def make_losses(data: str, out: str, seed: int) -> dict[str, Any]:
 
 
 def _fit_task(data: str, task: Task, seed: int) -> list[QuickFit]:
-    """Every word, every signal word with changing noise, and a few sums of two; none where the table defeats us."""
+    """Fits of every word, every signal word with changing noise, and a few sums of two; empty if none succeeds."""
     try:
         fitter = QuickFitter(data_of(data, task), seed)
     except (KittError, RuntimeError, ArithmeticError):

@@ -1,6 +1,6 @@
-"""Quick fits of one table, for a corpus of many: the best one or two guesses climb together for a few steps on all rows.
+"""Quick fits for a corpus of many tables: the best one or two guesses are optimised for a few steps on all rows.
 
-The only file that a rewrite of `fitting` touches on behalf of the corpus.
+This is the only file of the corpus that depends on the internals of `fitting`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kitt.language.kernels import Kernel
 
 _LOG_2PI = math.log(2 * math.pi)
 _REFERENCE = parse("Matern52")
-TOLERANCE = 0.1  # nats that a few steps must gain together
+TOLERANCE = 0.1  # nats that a few steps must together gain
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ WORD, CHANGING_NOISE, SECOND_WORD = Effort(2, 10), Effort(1, 6), Effort(2, 8)
 
 @dataclass(frozen=True)
 class QuickFit:
-    """What one kernel says of the training rows, each left out, and of the test rows: in units of the standardised y."""
+    """Leave-one-out predictions of the training rows and predictions of the test rows by one kernel, standardised."""
 
     expression: Expression
     theta: Tensor  # (P,)
@@ -52,12 +52,12 @@ class QuickFit:
 
     @property
     def bic_score(self) -> float:
-        """Log marginal likelihood less half the logarithm of the number of rows for each parameter: higher is better."""
+        """Log marginal likelihood minus half the logarithm of the number of rows per parameter; higher is better."""
         return self.log_marginal_likelihood - 0.5 * len(self.theta) * math.log(len(self.loo_mean))
 
 
 class QuickFitter:
-    """Fits to one task. The order of the calls matters, for they share one Generator."""
+    """Fits kernels to one task. The order of the calls matters, because they share one Generator."""
 
     def __init__(self, data: TaskData, seed: int, config: FitConfig | None = None) -> None:
         self.table, self.config = Table.of((data.X, data.y)), config or FitConfig()
@@ -66,11 +66,11 @@ class QuickFitter:
         self.profile = self._profile()
 
     def word(self, word: Word) -> QuickFit | None:
-        """None where it cannot be fitted."""
+        """The fit of a word; None if it cannot be fitted."""
         return self._fit(Expression((word,)), first(word, self.profile), WORD)
 
     def add(self, head: QuickFit, word: Word, effort: Effort) -> QuickFit | None:
-        """The sum of a kernel that is fitted and another word."""
+        """The fit of the sum of a fitted kernel and another word."""
         residual = self.table.y - head.loo_mean
         starts = extended(head.theta, word, self.profile, residual, self.generator)
         return self._fit(Expression((*head.expression.words, word)), starts, effort)

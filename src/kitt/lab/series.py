@@ -1,4 +1,4 @@
-"""Simulated series for forecasts, by kind: what goes on beyond the end, and what a forecast should name.
+"""Simulated series of several kinds, with the values to forecast and the structure that a forecast should report.
 
 Constants of `kitt.forecast` are chosen on such series, and coverage beyond the end is measured on others.
 """
@@ -18,7 +18,7 @@ HORIZON = 24
 
 @dataclass(frozen=True, eq=False)
 class Simulated:
-    """A series of its kind: values to see, values to forecast, and what there is to name."""
+    """A simulated series: the observed values, the values to forecast, and the true structure."""
 
     kind: str
     seen: FloatArray
@@ -28,7 +28,7 @@ class Simulated:
 
 
 def simulate(kind: str, rng: np.random.Generator, n: int = 144, horizon: int = HORIZON) -> Simulated:
-    """One series of a kind, with noise; amplitudes, periods and places are drawn."""
+    """One series of a kind, with noise; amplitudes, periods and positions are random."""
     return _MAKERS[kind](rng, n, horizon)
 
 

@@ -1,4 +1,4 @@
-"""Where training data come from: preset -> caption -> active dimensions -> parameters -> X -> y, in batches.
+"""Simulation of training data: preset -> caption -> active dimensions -> parameters -> X -> y, in batches.
 
 All data sets of a batch have the same N and D; their words, active dimensions, parameters and inputs differ. A batch is
 a function of its config, sizes and Generator; a data set inside it is *not* independent of the batch's size.
@@ -46,7 +46,7 @@ class SimulatorConfig:
     tables: str | None = None  # folder of CSV files, of which "real" inputs are rows and columns
     nuisances: float = 0.0  # share of the data sets that have outliers, warps, rounding, ...: see `world`
     changing_noise: float = 0.0  # share of the data sets to whose words Linear*White is added, where there is room
-    white: float = 0.0  # share of the data sets that are White alone, beside those that are so by chance
+    white: float = 0.0  # share of the data sets that are White alone, in addition to those drawn by chance
 
     def __post_init__(self) -> None:
         preset(self.prior)
@@ -78,7 +78,7 @@ DEFAULT_DATA = SimulatorConfig("default", max_words=3, inputs="tabular", noise=(
 
 
 def world_data(tables: str | None = None) -> SimulatorConfig:
-    """What real tables look like, as far as we know: nuisances, more noise, and inputs of a folder of tables if given."""
+    """Data that resemble real tables: with nuisances, more noise, and inputs from a folder of tables if one is given."""
     return SimulatorConfig(
         "default",
         max_words=3,
@@ -131,7 +131,7 @@ def simulate(config: SimulatorConfig, batch: int, n: int, d: int, generator: tor
 
 
 def _draw_captions(config: SimulatorConfig, batch: int, generator: torch.Generator) -> Tensor:
-    """Distinct words, length uniform from 1 to max_words, then changing noise and White as asked for: (B, T) with PAD."""
+    """Captions (B, T) with PAD: 1 to max_words distinct words, with changing noise and White as configured."""
     vocabulary = torch.arange(len(WORDS)) if config.words is None else torch.tensor(config.words)
     choice = torch.rand(batch, len(vocabulary), generator=generator).argsort(1)[:, : config.max_words]
     length = torch.randint(1, config.max_words + 1, (batch, 1), generator=generator)
@@ -195,7 +195,7 @@ def _covariance(
 ) -> tuple[Tensor, Tensor]:
     """Covariance (B, N, N) of the sum of each caption's words and mean squared slope along each column (B, D).
 
-    Computed primitive by primitive, not word by word.
+    It is computed for each primitive, not for each word.
     """
     X = X.to(config.dtype)
     dataset, position = (captions != PAD).nonzero(as_tuple=True)
@@ -224,7 +224,7 @@ def _covariance(
 
 
 def _with_visible_period(values: dict[Parameter, Tensor], X: Tensor, generator: torch.Generator) -> dict:
-    """Of a single column, which is often time, every period and every other frequency is one that its points can show."""
+    """For a single column, often time, replace periods and half of the frequencies by ones that its points resolve."""
     period = visible_periods(X.double(), generator).to(X).unsqueeze(-1)
     if Parameter.PERIOD in values:
         values = values | {Parameter.PERIOD: period}
@@ -238,7 +238,7 @@ def _with_visible_period(values: dict[Parameter, Tensor], X: Tensor, generator: 
 def squared_slope(primitive: Primitive, p: Mapping[Parameter, Tensor], active: Tensor) -> Tensor:
     """Mean squared slope of a draw of unit variance along each dimension: minus the curvature of k at zero distance.
 
-    A Matern12 draw has no slope; its inverse lengthscale stands in for it.
+    A Matern12 draw has no slope; its inverse lengthscale is used instead.
     """
     match primitive:
         case Primitive.WHITE:
@@ -255,9 +255,9 @@ def squared_slope(primitive: Primitive, p: Mapping[Parameter, Tensor], active: T
 
 
 def _spread(K: Tensor) -> Tensor:
-    """Expected variance over the inputs of a draw from each word, trace(K)/N − mean(K): what the word adds to y's variance.
+    """Expected variance over the inputs of a draw from each word, trace(K)/N − mean(K): its share of y's variance.
 
-    Kept above a thousandth of the mean diagonal: a word that is almost constant is not blown up to a steep plane.
+    It is at least a thousandth of the mean diagonal, so that an almost constant word is not scaled up to a steep plane.
     """
     diagonal = torch.diagonal(K, dim1=-2, dim2=-1).mean(-1)
     spread = torch.maximum(diagonal - K.mean((-2, -1)), 1e-3 * diagonal)
@@ -284,9 +284,9 @@ def _uniform_inputs(batch: int, n: int, d: int, generator: torch.Generator) -> T
 
 
 def tabular_inputs(batch: int, n: int, d: int, generator: torch.Generator) -> Tensor:
-    """Standardised inputs with the looks of real tables: (B, N, D).
+    """Standardised inputs (B, N, D) that resemble those of real tables.
 
-    Columns are tied by a Gaussian copula with one common factor (from independent to nearly collinear), and each has its
+    Columns are coupled by a Gaussian copula with one common factor (from independent to nearly collinear), and each has its
     own marginal: uniform, normal, skewed, heavy-tailed, of two clusters, or of a few levels.
     """
 

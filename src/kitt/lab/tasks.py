@@ -1,7 +1,7 @@
-"""Tasks, thousands of them: any numeric column of a real table can be the target, of some rows, given some other columns.
+"""Thousands of regression tasks from real tables: any numeric column is the target of some rows, given some other columns.
 
-A task is a function of a folder of CSV files and a seed. A few have a shuffled target, so that there is nothing to be seen,
-and a few are simulated, so that a kernel is what the network says it is.
+A task is a function of a folder of CSV files and a seed. A few have a shuffled target, so that the columns explain nothing,
+and a few are simulated, so that the true kernel is known.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class TaskConfig:
-    """What tasks are like. They are as varied as tables that users bring, and small enough for thousands of fits."""
+    """How tasks are drawn: as varied as the tables of users, and small enough for thousands of fits."""
 
     own_target: float = 0.35  # share whose target is the table's last column; of the others, any column
     some_columns: float = 0.5  # share that keep a random number of the other columns; the others keep all of them
@@ -33,31 +33,31 @@ class TaskConfig:
     rows: tuple[int, int] = (50, 260)  # for training, log-uniform; at most two thirds of a table
     test_rows: int = 120
     min_levels: int = 10  # distinct values of the target
-    shuffled: float = 0.12  # share whose target is shuffled over the rows, so that nothing is to be seen
+    shuffled: float = 0.12  # share whose target is shuffled over the rows, so that the columns explain nothing
     simulated: float = 0.15  # share of tasks that are drawn from kernels
-    simulated_columns: int = 8  # at most; a third of them have one
-    same_rank: float = 0.9995  # correlation of ranks from which a column is the target under another name
+    simulated_columns: int = 8  # largest number of columns of a simulated table; a third of them have one
+    same_rank: float = 0.9995  # rank correlation from which a column counts as the target under another name
 
 
 CONFIG = TaskConfig()
-_SIMULATED = "simulated-"  # begins the name of a table that is no file: rows, columns and a seed follow
+_SIMULATED = "simulated-"  # prefix of the name of a simulated table; rows, columns and a seed follow
 
 
 @dataclass(frozen=True)
 class Task:
-    """Which numbers of which table."""
+    """Which rows and columns of which table."""
 
     table: str
     target: int  # its columns, counted from 0
     columns: Rows
     train: Rows
     test: Rows
-    is_shuffled: bool = False  # whether the target's values stand in other rows than the inputs'
+    is_shuffled: bool = False  # whether the target's values are permuted over the rows
 
 
 @dataclass(frozen=True)
 class TaskData:
-    """The numbers, standardised by the training rows."""
+    """The data of a task, standardised by the training rows."""
 
     X: FloatArray  # (N, D)
     y: FloatArray  # (N,)
@@ -122,7 +122,7 @@ def _varies(x: FloatArray) -> bool:
 
 
 def _is_worthwhile(task: Task, values: FloatArray, config: TaskConfig) -> bool:
-    """Whether the target has levels enough and is no monotone function of a continuous column."""
+    """Whether the target has enough levels and is no monotone function of a continuous column."""
     y = values[:, task.target]
     if len(np.unique(y)) < config.min_levels:
         return False

@@ -1,8 +1,8 @@
-"""What real tables have and draws from a kernel lack: their inputs, and nuisances of the target that no word describes.
+"""Features of real tables that draws from a kernel lack: realistic inputs, and nuisances of the target.
 
 Inputs are rows and columns of real tables (any folder of CSV files), or equally spaced times. Nuisances are outliers,
-heavy tails, monotone warps, rounding, ranks, two levels, copies of rows and a step. The caption of a data set, which is
-what the network learns to name, stays as it is.
+heavy tails, monotone warps, rounding, ranks, two levels, copies of rows and a step. The caption of a data set, which the
+network learns to predict, is unchanged.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from kitt.errors import InvalidInputError
 from kitt.table.scaling import FloatArray
 
 EQUALLY_SPACED = 0.4  # share of the data sets with a single column in which that column is time
-MIN_ROWS = 60  # of a table whose rows are inputs
+MIN_ROWS = 60  # smallest table whose rows are used as inputs
 SECOND_NUISANCE = 0.3  # share of the data sets with a nuisance that have another one
-_CONSTANT = 1e-9  # a standard deviation that counts as none
+_CONSTANT = 1e-9  # standard deviation below which a column counts as constant
 
 
 # --- inputs ----------------------------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ def _draw_rows(rows: int, n: int, generator: torch.Generator) -> Tensor:
 
 
 def visible_periods(X: Tensor, generator: torch.Generator) -> Tensor:
-    """A period (B,) for each single column (B, N, 1) that its points can show.
+    """A period (B,) for each single column (B, N, 1) that its points can resolve.
 
     Log-uniform from 2.5 steps to three quarters of the range, and half of them a whole number of steps.
     """
@@ -160,7 +160,7 @@ def step(X: Tensor, y: Tensor, generator: torch.Generator) -> tuple[Tensor, Tens
     return X, y + (x > place) * 1.5 * _normal(len(y), 1, generator=generator)
 
 
-# Each is drawn with the same probability; tails and warps, the most common in real tables, stand here twice.
+# Each entry has the same probability; tails and warps, which real tables have most often, are listed twice.
 NUISANCES = (
     outliers,
     heavy_tails,

@@ -56,7 +56,7 @@ class FittedKernel:
     """
 
     expression: Expression
-    parameters: Mapping[str, tuple[float, ...] | float]  # by slot: a value per column; variances and noise a number
+    parameters: Mapping[str, tuple[float, ...] | float]  # by slot: a value per column, or a number
     columns: tuple[str, ...]
     target: str = "y"
     standardiser: Standardiser | None = None
@@ -108,11 +108,11 @@ class FittedKernel:
         return self.kernel.flatten({name: torch.tensor(v, dtype=torch.float64) for name, v in self.parameters.items()})
 
     def in_table_units(self) -> FittedKernel:
-        """The same kernel for the table as it is: inputs in their units, and a target of which only its mean is taken off.
+        """The same kernel in the units of the table, for a target from which only its mean is subtracted.
 
         All primitives are closed under affine changes of the inputs, so this is exact. The mean stays in `standardiser`,
-        whose scales are one. `parameters` are what an export needs; the flat vector `theta` has a smallest noise, which
-        is meant for a standardised target.
+        whose scales are one. An export needs the `parameters`; the flat vector `theta` has a lower bound of the noise,
+        which is meant for a standardised target.
 
         Examples
         --------
@@ -149,7 +149,7 @@ class FittedKernel:
     def _rescaled(
         self, slot: Slot, value: FloatArray, factor: FloatArray, offset: FloatArray, target: float
     ) -> FloatArray:
-        """One parameter with a number for each column. The first Linear of a word carries the target's variance."""
+        """One parameter with a number for each column. The first Linear of a word includes the variance of the target."""
         assert slot.word is not None
         assert slot.factor is not None
         factors = self.expression.words[slot.word].factors
@@ -162,7 +162,7 @@ class FittedKernel:
         if slot.parameter is Parameter.FREQUENCY:
             return value / factor
         if slot.parameter is Parameter.LENGTHSCALE and factors[slot.factor] is Primitive.PERIODIC:
-            return value  # of sines, which have no unit
+            return value  # lengthscales of Periodic refer to sines, which have no unit
         return value * factor
 
     def to_dict(self) -> dict[str, Any]:
@@ -205,7 +205,7 @@ class FittedKernel:
             raise CheckpointError(f"this {FORMAT} document contradicts itself: {error}") from error
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the document to a file, in one step: a reader sees the old file or the new one."""
+        """Write the document to a file atomically: a reader sees the old file or the new one."""
         write_text(path, json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
     @classmethod
@@ -215,7 +215,7 @@ class FittedKernel:
 
 
 def _holder(document: Mapping[str, Any], slot: Slot) -> dict[str, Any]:
-    """The object of the document in which the parameter of a slot stands, under the parameter's name."""
+    """The object of the document that holds the parameter of a slot, under the parameter's name."""
     if slot.word is None:
         return document  # type: ignore[return-value]
     word = document["words"][slot.word]

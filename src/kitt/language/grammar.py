@@ -1,7 +1,7 @@
 """The language of kernels: eight primitives, 34 words (a primitive or a product of two), sums of distinct words.
 
-An `Expression` is what KITT says about a table. Its text form is canonical on output (``Linear*RBF + Periodic``) and
-tolerant on input (``per + rbf × lin``). This module has no parameters: they are in `kernels`, and files in `fitted_kernel`.
+An `Expression` is a kernel without parameter values. Its text form is canonical on output (``Linear*RBF + Periodic``) and
+tolerant on input (``per + rbf × lin``). Parameters are defined in `kernels`, and files in `fitted_kernel`.
 """
 
 from __future__ import annotations
@@ -129,7 +129,9 @@ class Expression:
             raise GrammarError("an expression needs at least one word, for example 'RBF' or 'Linear*RBF + Periodic'")
         for i, word in enumerate(self.words):
             if word in self.words[:i]:
-                raise GrammarError(f"the word {word} stands twice in the sum; each may stand once: drop one of them")
+                raise GrammarError(
+                    f"the word {word} occurs twice in the sum, and each may occur only once: remove one of them"
+                )
 
     @classmethod
     def parse(cls, text: str) -> Expression:
@@ -148,12 +150,12 @@ class Expression:
 
     @property
     def signal(self) -> tuple[Word, ...]:
-        """The words that carry over to other points: all but the noise words White and Linear*White."""
+        """The words that correlate different points: all but the noise words White and Linear*White."""
         return tuple(word for word in self.words if not word.is_noise)
 
     @property
     def noise_last(self) -> Expression:
-        """The same sum with the noise words behind all others: the order in which it is fitted."""
+        """The same sum with the noise words last, which is the order in which it is fitted."""
         return Expression((*self.signal, *(word for word in self.words if word.is_noise)))
 
     def same_sum(self, other: Expression) -> bool:
@@ -185,6 +187,9 @@ def _make_vocabulary() -> tuple[tuple[Primitive, ...], ...]:
 _VOCABULARY = _make_vocabulary()
 WORDS: tuple[Word, ...] = tuple(Word(factors) for factors in _VOCABULARY)
 _INDEX = {word: i for i, word in enumerate(WORDS)}
+
+
+_SHOWN = 100  # characters of a text that a message repeats, on either side of the error
 
 
 def parse(text: str) -> Expression:
@@ -258,11 +263,14 @@ def _parse_factor(text: str, part: str, start: int) -> list[Primitive]:
 
 
 def _point(text: str, position: int, message: str) -> str:
-    line = re.sub(r"\s", " ", text)
-    return f"{message}\n  {line}\n  {' ' * position}^"
+    """The message with the text around the position and a mark below it."""
+    begin = max(0, position - _SHOWN)
+    line = re.sub(r"\s", " ", text[begin : position + _SHOWN])
+    return f"{message}\n  {line}\n  {' ' * (position - begin)}^"
 
 
 def _unknown(name: str) -> str:
+    name = name[:_SHOWN]
     near = difflib.get_close_matches(_IGNORED.sub("", name).lower(), _ALIASES, n=1, cutoff=0.4)
     hint = f"; did you mean {_ALIASES[near[0]].value}?" if near else "."
     return f"no primitive is called '{name}'{hint} The eight are {', '.join(p.value for p in Primitive)}"

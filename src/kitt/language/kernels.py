@@ -70,7 +70,9 @@ class Matern:
     def log_slope(self, r: Tensor) -> Tensor:
         """d log k / d(r²)."""
         if self.two_nu == 1:
-            return (-0.5 / r).masked_fill_(r < 2 * math.sqrt(_TINY), 0)  # |τ| has no slope at a repeated point
+            return (-0.5 / r).masked_fill_(
+                r < 2 * math.sqrt(_TINY), 0
+            )  # the derivative is undefined at a repeated point
         return -0.5 / (1 + r) if self.two_nu == 3 else (1 + r).div_((r / 3 + 1).mul_(r).add_(1)).mul_(-1 / 6)
 
 
@@ -126,7 +128,7 @@ class Saved:
 
     K: Tensor
     radii: list[Tensor]
-    rests: list[Tensor | None]  # for each dot factor, the product of everything else
+    rests: list[Tensor | None]  # for each dot factor, the product of all other factors
 
 
 @dataclass(frozen=True)
@@ -327,7 +329,7 @@ class Kernel:
         }
 
     def terms(self, theta: Tensor, X: Tensor) -> list[Term]:
-        """The signal words at the points X, ready to be multiplied out."""
+        """The signal words evaluated at the points X."""
         terms = []
         for i, word in enumerate(self.expression):
             if not word.is_noise:
@@ -366,7 +368,7 @@ class Kernel:
         return self._sum_diagonals(theta, X, noise=False)
 
     def noise(self, theta: Tensor, X: Tensor) -> Tensor:
-        """Variance of all that is independent from point to point: noise words and observation noise, (..., N)."""
+        """The variance (..., N) of everything that is independent between points: noise words and observation noise."""
         slot = self.slots[-1]
         return self._sum_diagonals(theta, X, noise=True) + slot.parameter.constrain(theta[..., slot.slice])
 

@@ -56,7 +56,7 @@ class LogNormal:
         return torch.exp(self.mu + self.sigma * torch.randn(shape, generator=generator, dtype=torch.float64))
 
     def log_density(self, raw: Tensor) -> Tensor:
-        """Density of the logarithm, so that the mode does not depend on how the optimiser sees the parameter."""
+        """The density of the parameter's logarithm, which is what the optimiser varies."""
         return -0.5 * ((raw - self.mu) / self.sigma) ** 2 - math.log(self.sigma * math.sqrt(2 * math.pi))
 
     def score(self, raw: Tensor) -> Tensor:
@@ -159,7 +159,7 @@ _NOISE = LogNormal(-4.5, 2.0)  # of White and Linear*White
 DEFAULT = Preset(
     "default",
     "Ours, for standardised real tables: lengthscales and wavelengths grow with the root of the number of active "
-    "dimensions, periods are ones that the inputs can show, noise is always there.",
+    "dimensions, periods are within what the inputs can resolve, and there is always noise.",
     {
         Parameter.LENGTHSCALE: lambda c: LogNormal(0.3 + 0.5 * math.log(c.dims * max(c.factors, 1)), 0.9),
         Parameter.PERIOD: lambda c: LogNormal(math.log(1.2) + 0.25 * math.log(c.dims), 0.7),
@@ -167,7 +167,7 @@ DEFAULT = Preset(
         Parameter.VARIANCE: lambda c: _NOISE if c.noise else LogNormal(0.0, 1.2),
         Parameter.SLOPE: lambda c: LogNormal(_NOISE.mu * c.noise - math.log(c.dims), _NOISE.sigma if c.noise else 1.2),
         Parameter.SHIFT: lambda c: Cauchy(1.5),
-        # Narrow: otherwise a rough word fits a table with repeated inputs without noise, and is overconfident.
+        # Narrow, because otherwise a rough word explains repeated inputs without noise and is overconfident.
         Parameter.NOISE: lambda c: LogNormal(-3.5, 1.0),
     },
 )

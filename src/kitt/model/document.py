@@ -1,8 +1,8 @@
-"""What a user keeps: fitted kernels with their weights, the table they were fitted to, and the file of both.
+"""A model that can be saved: fitted kernels, their weights, and the table they were fitted to.
 
-The file is JSON, described in `schemas/model-2.json`: kernels, how they are averaged, the treatment of columns, and the
-rows, from which the posteriors are computed again when it is read. Without rows it holds only kernels, to be put on
-others (`on`).
+The file is JSON, described in `schemas/model-2.json`: kernels, how they are averaged, the encoding of columns, and the
+rows, from which the posteriors are computed again when the file is read. A file without rows holds only kernels, which
+`Model.on` conditions on other rows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from kitt.model.mixture import Component, Mixture, heaviest
 from kitt.model.parts import Exportable
 from kitt.model.predictive import Tail
 from kitt.model.update import new_rows, refit_reasons, updated
-from kitt.table.dataset import Dataset, Encoding
+from kitt.table.dataset import Dataset
+from kitt.table.encoding import Encoding
 from kitt.table.scaling import FloatArray, Warp
 
 FORMAT, VERSION = "kitt-model", 2
@@ -50,7 +51,7 @@ _NO_FACTS: dict[str, Any] = {
 
 @dataclass(frozen=True, eq=False)
 class Model(Exportable):
-    """Kernels, how they are averaged, and columns; with rows also their mixture, which predicts.
+    """Fitted kernels, their weights and the encoding of columns; with rows also the mixture that predicts.
 
     `kitt.suggest(..., fit=True).fitted` is one, and `kitt.load` reads one from a file. Tables that it is given have the
     columns of the table it was fitted to, in raw units.
@@ -60,13 +61,13 @@ class Model(Exportable):
     kernels : tuple of FittedKernel
         What was fitted.
     weights : tuple of float
-        Of each kernel; they sum to one.
+        The weight of each kernel; they sum to one.
     best : FittedKernel
-        The heaviest kernel of the target as it is, not of a transform of it.
+        The kernel with the largest weight among those of the untransformed target.
     mixture : Mixture
-        The average that predicts.
+        The weighted average of the kernels' predictive distributions.
     rows : Dataset or None
-        What it is conditioned on.
+        The rows that the kernels are conditioned on.
 
     Examples
     --------
@@ -82,13 +83,13 @@ class Model(Exportable):
     kernels: tuple[FittedKernel, ...]
     components: tuple[Component, ...]
     tail: Tail
-    warps: tuple[Warp, ...]  # of each kernel: the transform of the target that it was fitted to
-    noise_models: tuple[NoiseModel | None, ...]  # of each kernel, where a component uses it
-    is_plain: tuple[bool, ...]  # of each kernel: a plain default, not one that the network named
+    warps: tuple[Warp, ...]  # for each kernel, the transform of the target that it was fitted to
+    noise_models: tuple[NoiseModel | None, ...]  # for each kernel, if a component uses one
+    is_plain: tuple[bool, ...]  # for each kernel, whether it is a plain default, not proposed by the network
     encoding: Encoding
     rows: Dataset | None = None
     fitted_mixture: Mixture | None = None
-    refit_reasons: tuple[str, ...] = ()  # why the parameters deserve a new fit, after `update`; not kept in files
+    refit_reasons: tuple[str, ...] = ()  # after `update`: why the parameters should be fitted again; not saved
 
     @classmethod
     def of(cls, mixture: Mixture, rows: Dataset, is_plain: Sequence[bool] | None = None) -> Model:
@@ -107,7 +108,7 @@ class Model(Exportable):
 
     @cached_property
     def weights(self) -> tuple[float, ...]:
-        """Of each kernel among them all; they sum to one."""
+        """The weight of each kernel; they sum to one."""
         w = np.zeros(len(self.kernels))
         np.add.at(w, [c.model for c in self.components], [c.weight for c in self.components])
         return tuple((w / w.sum()).tolist())
@@ -124,11 +125,11 @@ class Model(Exportable):
 
     @property
     def best(self) -> FittedKernel:
-        """The heaviest kernel of the target as it is, not of a transform of it."""
+        """The kernel with the largest weight among those of the untransformed target."""
         return self.kernels[heaviest(self.weights, self.warps)]
 
     def on(self, rows: Dataset) -> Model:
-        """The same kernels with the same numbers, conditioned on other rows of the same columns."""
+        """The same kernels and parameters, conditioned on other rows of the same columns."""
         self._check_rows(rows)
         return self._conditioned(rows, [(None, _NO_FACTS)] * len(self.kernels))
 
@@ -146,7 +147,7 @@ class Model(Exportable):
             raise InvalidInputError(f"expected rows with the columns {named}; got {got}: read them with model.encoding")
 
     def _conditioned(self, rows: Dataset, details: Sequence[tuple[Any, Mapping[str, Any]]]) -> Model:
-        """With rows; `details` are the inducing points and the facts of each fit."""
+        """The model conditioned on rows; `details` are the inducing points and the facts of each fit."""
         parts = zip(self.kernels, self.warps, self.noise_models, details, strict=True)
         models = tuple(_conditioned(k, rows, warp, noise, *detail) for k, warp, noise, detail in parts)
         return replace(self, rows=rows, fitted_mixture=Mixture(models, self.components, self.tail))
@@ -157,10 +158,11 @@ class Model(Exportable):
         return self.rows
 
     def update(self, table: Any, y: ArrayLike | None = None) -> Model:
-        """The same parameters and weights given more rows: equal to `on` with all rows, without the cubic cost.
+        """The same parameters and weights conditioned on more rows: equal to `on` with all rows, without the cubic cost.
 
-        `table` has the new rows as they are, and the target too unless `y` is given. `refit_reasons` of the result says
-        whether the parameters deserve a new fit: the rows have doubled since, or the new ones are a surprise.
+        `table` has the new rows in raw units, and also the target unless `y` is given. `refit_reasons` of the result
+        says whether the parameters should be fitted again: because the number of rows has doubled since the fit, or because
+        the new rows are improbable under the model.
         """
         new = new_rows(self.encoding, table, y)
         self._check_rows(new)
@@ -173,16 +175,16 @@ class Model(Exportable):
     # prediction
 
     def predict(self, table: Any, noisy: bool = True) -> tuple[FloatArray, FloatArray]:
-        """Mean and standard deviation for each row of a raw table; not `noisy`: of the function, not an observation."""
+        """Mean and standard deviation for each row of a raw table: of an observation, or of the function if not `noisy`."""
         mean, variance = self.mixture.standardised(self._inputs(table), noisy)
         s, std = self.kernels[0].standardiser, np.sqrt(variance)
         if s is None:
             return mean, std
-        with np.errstate(over="ignore"):  # beside the largest floats
+        with np.errstate(over="ignore"):  # close to the largest floats
             return s.inverse_mean(mean), np.minimum(std * s.y_scale, np.finfo(np.float64).max)
 
     def evidence(self, progress: Progress | None = None, config: EvidenceConfig | None = None) -> Evidence:
-        """How well it predicts rows of its table that no parameter has seen; gathered when first asked for."""
+        """How well the model predicts left-out rows of its table (cross-validation); computed at the first call."""
         found: dict[EvidenceConfig, Evidence] = self.__dict__.setdefault("_evidence", {})
         c = config or EvidenceConfig()
         if c not in found:
@@ -196,19 +198,19 @@ class Model(Exportable):
         return self.mixture.covariance(self._inputs(table), noisy)
 
     def quantiles(self, table: Any, levels: ArrayLike, noisy: bool = True) -> FloatArray:
-        """(M, Q) for levels between 0 and 1."""
+        """Quantiles (M, Q) of each row at Q levels between 0 and 1."""
         return self.mixture.quantiles(self._inputs(table), levels, noisy)
 
     def log_density(self, table: Any, y: ArrayLike) -> FloatArray:
         return self.mixture.log_density(self._inputs(table), y)
 
     def sample(self, table: Any, count: int = 1, noisy: bool = True, random_state: int | None = None) -> FloatArray:
-        """(count, M) joint draws."""
+        """Joint draws (count, M) from the predictive distribution."""
         return self.mixture.sample(self._inputs(table), count, noisy, random_state)
 
     def _inputs(self, table: Any) -> FloatArray:
         X, notes = self.encoding.encode(table)
-        for note in notes:  # levels that were not seen before
+        for note in notes:  # about text levels that were not seen before
             warnings.warn(note, stacklevel=3)
         return X
 
@@ -227,7 +229,7 @@ class Model(Exportable):
         }
 
     def _component(self, k: int) -> dict[str, Any]:
-        """A kernel, and the ways in which it enters the mixture."""
+        """A kernel and its components of the mixture, for JSON."""
         model, noise = self.fitted_mixture.models[k] if self.fitted_mixture else None, self.noise_models[k]
         entries = [c for c in self.components if c.model == k]
         return {
@@ -243,7 +245,7 @@ class Model(Exportable):
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Model:
         document = check_format(document, FORMAT, VERSION, {1: _from_version_1})
-        light = {**document, "rows": None} if "rows" in document else document  # rows, many numbers, are checked below
+        light = {**document, "rows": None} if "rows" in document else document  # rows are checked below, faster
         check_schema(light, FORMAT, schema(), fitted_kernel.schema())
         try:
             parts = document["components"]
@@ -275,7 +277,7 @@ class Model(Exportable):
         return json.dumps(self.to_dict(rows), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
     def save(self, path: str | os.PathLike[str], rows: bool = True) -> None:
-        """Write the file, with the rows or only kernels; a reader sees the old file or the new one, never half of it."""
+        """Write the file, with or without the rows. Writing is atomic: a reader never sees half a file."""
         write_text(path, self.to_json(rows) + "\n")
 
 
@@ -310,7 +312,7 @@ def _conditioned(
     inducing: Any,
     facts: Mapping[str, Any],
 ) -> FittedGP:
-    """The GP of a kernel given rows, as `fit` leaves it: exact, or sparse through inducing points."""
+    """The GP of a kernel conditioned on rows, as `fit` returns it: exact, or sparse with inducing points."""
     s = kernel.standardiser
     X = torch.tensor(rows.X if s is None else s.transform_x(rows.X))
     y = torch.tensor(warp.forward(rows.y if s is None else s.transform_y(rows.y)))

@@ -1,11 +1,13 @@
-"""What may be claimed of a model: how well it predicts rows that none of its parameters has seen.
+"""Cross-validation of a whole model: how well it predicts rows that none of its parameters has seen.
 
-The rows are dealt into ten folds. For each fold the kernels are fitted again to the other rows, from the parameters they
-have as warm starts, and weighted again; then they predict the rows of the fold. Leave-one-out at the fitted parameters,
-which the weights come from, promises too much for this purpose. Ten folds promise too little on small tables, because
-they learn from nine tenths of the rows: there, five folds say how much a tenth of the rows is worth, and log densities are
-extrapolated to all rows (`kitt bench evidence` has the figures). Nothing here is computed until somebody asks, and it has a
-time budget of its own: with many rows only some of the folds are judged.
+The rows are divided into twenty folds, those of a large table into ten. For each fold the kernels are fitted again to the
+other rows, from their present parameters as warm starts, and weighted again; then they predict the rows of the fold. Waves
+in several columns are searched anew instead, because their parameters would tell of the rows left out. Leave-one-out at the
+fitted parameters, from which the weights come, would be too optimistic here. Folds are too pessimistic on small tables,
+because they learn from fewer rows. There, the difference to five folds estimates what further rows are worth, and log
+densities are extrapolated to all rows: by a third of that difference, where ten folds would need all of theirs, with a
+larger error (`kitt bench evidence` has the figures). Evidence is computed only on request, with a time budget of its own:
+with many rows only some of the folds are evaluated.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from numpy.typing import NDArray
 
 from kitt.fitting.fit import Fitter
 from kitt.fitting.fitted import FittedGP
-from kitt.fitting.folds import FoldsConfig, conditioned, held_out, refitted, split
+from kitt.fitting.folds import FoldsConfig, conditioned, held_out, is_wave, refitted, split
 from kitt.fitting.table import Table
 from kitt.language.grammar import Expression
 from kitt.model.candidates import PLAIN as PLAIN_KERNELS
@@ -33,41 +35,42 @@ from kitt.model.weights import stack
 from kitt.table.scaling import FloatArray
 
 Progress = Callable[[str, float], None]
-PLAIN = PLAIN_KERNELS[0]  # what the gain is over
+PLAIN = PLAIN_KERNELS[0]  # the kernel that the gain is relative to
 _LOG_2PI = math.log(2 * math.pi)
-_LEAST_VARIANCE = 1e-6  # of a target that is constant but for the rows of one fold
+_LEAST_VARIANCE = 1e-6  # for a target that is constant outside one fold
 
 
 @dataclass(frozen=True)
 class EvidenceConfig:
-    """How evidence is gathered; chosen on tables of `kitt bench atlas` at 200 rows by `kitt bench evidence`."""
+    """How evidence is gathered; chosen on 75 tables of the atlas at 200 rows, by splits 1 and 2, both halves alike."""
 
     folds: FoldsConfig = field(default_factory=FoldsConfig)
-    fewer_folds: int = 5  # from which log densities are extrapolated
-    extrapolated_rows: int = 1000  # of a table, at most, for that
-    seconds: float = 20.0  # after which no further fold is begun
+    extrapolated_rows: int = 1000  # only tables with at most this many rows are extrapolated
+    many_folds: int = 20  # of these tables
+    few_folds: int = 5  # second number of folds, for the extrapolation
+    seconds: float = 20.0  # after this time no further fold is started
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Rows of the table as they were predicted by models that had not seen them.
+    """Predictions of rows of the table by models that were fitted without them.
 
     Attributes
     ----------
     rows : ndarray of int
-        Which rows were left out, and judged.
+        The rows that were left out and predicted.
     mean, std : ndarray
         What was predicted for each of them, in units of the target.
     pit : ndarray
-        The probability that was given to a lower value than the one observed.
+        The predictive probability of a value below the observed one (probability integral transform).
     log_density, plain, no_signal : ndarray
-        The log density of each observed value, in units of the target: of the model, of a plain RBF kernel with
-        constant noise and the same small tail, and of a normal distribution that knows no column. Of a small table
-        they are extrapolated to what models of all rows would reach, and have a meaning as means only.
+        The log density of each observed value, in units of the target: under the model, under a plain RBF kernel with
+        constant noise and the same small tail, and under a normal distribution that uses no column. For a small table
+        the first two are extrapolated to what models of all rows would reach, and only their means are meaningful.
     observed : ndarray
         The target of these rows.
     folds : int
-        How many folds were judged, of `of_folds`.
+        How many of the `of_folds` folds were evaluated.
     """
 
     rows: NDArray[np.intp]
@@ -89,12 +92,12 @@ class Evidence:
 
     @property
     def gain(self) -> tuple[float, float]:
-        """Log density over that of the plain RBF kernel, nats per row, and its standard error."""
+        """Mean gain in log density over the plain RBF kernel, nats per row, and its standard error."""
         return _mean_and_error(self.log_density - self.plain)
 
     @property
     def gain_over_mean(self) -> tuple[float, float]:
-        """Log density over that of a normal distribution that knows no column, and its standard error."""
+        """Mean gain in log density over a normal distribution that uses no column, and its standard error."""
         return _mean_and_error(self.log_density - self.no_signal)
 
     @property
@@ -111,11 +114,11 @@ class Evidence:
 
     @property
     def _unit(self) -> float:
-        """In which no square overflows or vanishes."""
+        """A unit in which no square overflows or underflows."""
         return float(max(np.abs(self.observed).max(), np.abs(self.mean).max())) or 1.0
 
     def coverage(self, level: float = 0.9) -> float:
-        """Share of left-out rows inside their central interval of this probability."""
+        """The share of left-out rows inside their central predictive interval of this probability."""
         return float(np.mean(np.abs(self.pit - 0.5) <= level / 2))
 
 
@@ -133,9 +136,9 @@ def gather(
 
     def judged(folds: FoldsConfig, first: float, share: float) -> list[dict[str, NDArray[Any]]]:
         parts: list[dict[str, NDArray[Any]]] = []
-        chosen = list(split(len(table.y), folds))
+        chosen, start = list(split(len(table.y), folds)), time.monotonic()
         for k, (train, test) in enumerate(chosen):
-            spent = time.monotonic() - began
+            spent = time.monotonic() - start
             if parts and time.monotonic() + spent / (2 * len(parts)) > end:
                 break
             report("predicting left-out rows", first + share * k / len(chosen))
@@ -143,27 +146,28 @@ def gather(
         return parts
 
     is_small = len(table.y) <= c.extrapolated_rows
-    parts = judged(c.folds, 0.0, 0.65 if is_small else 1.0)
+    folds = replace(c.folds, folds=c.many_folds) if is_small else c.folds
+    parts = judged(folds, 0.0, 0.8 if is_small else 1.0)
     values = _together(parts)
     if is_small and len(values["rows"]) == len(table.y):
-        fewer = _together(judged(replace(c.folds, folds=c.fewer_folds), 0.65, 0.35))
+        fewer = _together(judged(replace(c.folds, folds=c.few_folds), 0.8, 0.2))
         if len(fewer["rows"]) == len(table.y):
             for name in ("log_density", "plain"):
-                values[name] = values[name] + (values[name] - fewer[name]) * _step(c)
+                values[name] = values[name] + (values[name] - fewer[name]) * _step(c, len(table.y))
     report("predicting left-out rows", 1.0)
     return Evidence(
-        **values, folds=len(parts), of_folds=min(c.folds.folds, len(table.y)), seconds=time.monotonic() - began
+        **values, folds=len(parts), of_folds=min(folds.folds, len(table.y)), seconds=time.monotonic() - began
     )
 
 
-def _step(c: EvidenceConfig) -> float:
-    """From the rows of many folds to all of them, in units of the difference between many folds and few."""
-    many, few = c.folds.folds, c.fewer_folds
-    return (1 / many) / (1 / few - 1 / many)
+def _step(c: EvidenceConfig, rows: int) -> float:
+    """The factor of the extrapolation: the step to all rows relative to the step from few folds to many."""
+    many, few = min(c.many_folds, rows), min(c.few_folds, rows)
+    return (1 / many) / (1 / few - 1 / many) if few < many else 0.0
 
 
 def _together(parts: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-    """The rows of all folds, in the order of the table."""
+    """The predictions of all folds, in the order of the table's rows."""
     order = np.argsort(np.concatenate([part["rows"] for part in parts]))
     return {name: np.concatenate([part[name] for part in parts])[order] for name in parts[0]}
 
@@ -175,10 +179,10 @@ def left_out(
     prior: str = "default",
     config: EvidenceConfig | None = None,
 ) -> FloatArray:
-    """Log densities of the standardised target of left-out rows, under one kernel with its own noise alone.
+    """Log densities of the standardised target of left-out rows, under one kernel without a noise model.
 
-    The kernel is fitted again without each fold, warm from `model`; an expression is first fitted to all rows. Two
-    kernels are compared row by row: the folds depend on the number of rows alone.
+    The kernel is fitted again without each fold, from the parameters of `model`; an expression is first fitted to all rows.
+    Two kernels can be compared row by row, because the folds depend only on the number of rows.
     """
     c = config or EvidenceConfig()
     end = time.monotonic() + c.seconds
@@ -195,12 +199,16 @@ def _judge(
     test: NDArray[np.intp],
     c: FoldsConfig,
 ) -> dict[str, NDArray[Any]]:
-    """One fold: what `Evidence` holds of each of its rows."""
+    """The entries of `Evidence` for the rows of one fold."""
     rows, u = replace(table, X=table.X[train], y=table.y[train]), table.y[test].numpy()
     s = table.standardiser
     raw = table.X[test].numpy() if s is None else s.inverse_x(table.X[test].numpy())
     observed = u if s is None else s.inverse_mean(u)
-    again = {k: refitted(m, rows, prior_of(is_plain[k]), c) for k, m in enumerate(mixture.models) if mixture.weights[k]}
+    again = {
+        k: refitted(m, rows, prior_of(is_plain[k]), c, warm=not is_wave(m))
+        for k, m in enumerate(mixture.models)
+        if mixture.weights[k]
+    }
     averaged = _averaged(mixture, again, rows, c)
     predictive = averaged.predictive(raw)
     mean, variance = averaged.predict(raw)
@@ -226,14 +234,14 @@ def _judge(
 
 
 def _averaged(mixture: Mixture, again: Mapping[int, FittedGP], rows: Table, c: FoldsConfig) -> Mixture:
-    """The models that were fitted again, weighted again if they were stacked, conditioned on all of these rows."""
+    """The mixture of refitted models, with new weights if they were stacked, conditioned on all of these rows."""
     models = tuple(again.values())
     new = Mixture(models, *stack(models)) if mixture.tail.weight else Mixture.of(models, mixture.weights[list(again)])
     return new if models[0].rows == len(rows.y) else replace(new, models=tuple(conditioned(m, rows, c) for m in models))
 
 
 def with_tail(log_density: FloatArray, u: FloatArray) -> FloatArray:
-    """Of a model with the smallest tail that a mixture has, so that a single row does not decide a comparison."""
+    """Log densities with the smallest tail that a mixture has, so that a single row does not decide a comparison."""
     tail = Tail(WEIGHTS.min_tail)
     return np.logaddexp(math.log1p(-tail.weight) + log_density, math.log(tail.weight) + tail.log_density(u))
 

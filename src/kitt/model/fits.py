@@ -26,16 +26,16 @@ from kitt.model.options import Options
 from kitt.network.caption import Caption
 
 Progress = Callable[[str, float], None]  # what is being done, and the share that is done
-Propose = Callable[[Table], list[Expression]]  # what the network says about a table
+Propose = Callable[[Table], list[Expression]]  # the network's captions of a table
 
-WEIGHT_FOLDS = FoldsConfig(folds=5)  # pipeline.md, 5
-MANY_COLUMNS = 0.2  # for each row, from which weights come from folds, up to so many rows:
+WEIGHT_FOLDS = FoldsConfig(folds=5)
+MANY_COLUMNS = 0.2  # columns per row from which weights come from refitted folds, up to so many rows:
 MANY_COLUMNS_ROWS = 1000  # 300 rows of 100 columns (tests/test_quality.py)
 
 
 @dataclass
 class Fits:
-    """What was fitted to a table, and what was not; and how well each caption did on a few hundred rows."""
+    """The models that were fitted to a table, the failures, and the score of each caption on a few hundred rows."""
 
     models: list[FittedGP] = field(default_factory=list)
     is_plain: list[bool] = field(default_factory=list)
@@ -51,10 +51,10 @@ def fit_candidates(
     propose: Propose,
     end: float = math.inf,
 ) -> Fits:
-    """Verify the captions, fit the candidates that follow, and grow the best kernel where that pays.
+    """Score the captions, add words to the best of them where that helps, and fit the candidates that follow.
 
-    A caption is verified by what a few hundred rows say for it, less the loss that the network expects of it. What is not
-    fitted by `end`, of `time.monotonic`, is left out, but for the first candidate.
+    The score of a caption is that on a few hundred rows minus the loss that the network expects. Candidates that are not
+    fitted by `end`, as `time.monotonic` counts, are left out, except for the first one.
     """
     effort, fits = EFFORTS[options.effort], Fits()
     bench = _Fitters(table, options, end)
@@ -63,12 +63,13 @@ def fit_candidates(
             progress(f"comparing {caption.expression}", 0.1)
             expected = len(table.y) * (caption.expected_loss or 0.0)
             fits.verified[caption.expression] = bench.named.coarse_score(caption.expression) - expected
-    chosen = candidates([c.expression for c in captions], fits.verified, effort)
+        _lengthen(bench, effort, fits.verified, propose, progress)
+    proposed = list(dict.fromkeys([*(c.expression for c in captions), *fits.verified]))
+    kept = (len(fits.verified) or None) if bench.named.coarse.is_all else None  # compared on all rows: fitted already
+    chosen = candidates(proposed, fits.verified, effort, kept)
     for i, candidate in enumerate(chosen):
         progress(f"fitting {candidate}", 0.2 + 0.8 * i / len(chosen))
         _attempt(bench, candidate, fits)
-    if effort.growth and len(table.y) >= effort.growth_rows:
-        _grow(bench, chosen[0].expression, effort.growth, fits, propose, progress)
     progress("averaging", 1.0)
     if not fits.models:
         raise FitError("no kernel could be fitted: " + "; ".join(map(str, fits.failures)))
@@ -78,7 +79,7 @@ def fit_candidates(
 
 
 def _needs_folds(table: Table, effort: Effort) -> bool:
-    """Whether leave-one-out at the fitted parameters would mislead the weights: so many columns are there for few rows."""
+    """Whether leave-one-out at the fitted parameters would mislead the weights, because columns are many for the rows."""
     n, d = table.X.shape
     return n <= (MANY_COLUMNS_ROWS if d > MANY_COLUMNS * n else effort.folds_rows)
 
@@ -92,7 +93,7 @@ def _leave_out_folds(bench: _Fitters, fits: Fits) -> None:
 
 
 def rows_to_fit(table: Table, options: Options) -> Table:
-    """All rows, or of a large table a random subset, which gives the parameters and the weights."""
+    """All rows, or a random subset of a large table, from which the parameters and the weights are estimated."""
     config = FitConfig.of(None, dict(options.fit_options or {}))
     if len(table.y) <= config.exact_rows:
         return table
@@ -100,7 +101,7 @@ def rows_to_fit(table: Table, options: Options) -> Table:
 
 
 def on_all_rows(mixture: Mixture, table: Table, options: Options, end: float = math.inf) -> Mixture:
-    """The same mixture with the models that count conditioned on all rows, or on as many as time allows."""
+    """The same mixture with all models of nonzero weight conditioned on all rows, or on as many as time allows."""
     if mixture.models[0].rows == len(table.y):
         return mixture
     config = FitConfig.of(None, dict(options.fit_options or {}))
@@ -113,7 +114,7 @@ def on_all_rows(mixture: Mixture, table: Table, options: Options, end: float = m
 
 
 class _Fitters:
-    """A fitter for each prior and each scale of the target, made when it is first needed; they share what they can."""
+    """A fitter for each prior and each transform of the target, made at first use; they share their profile of the table."""
 
     def __init__(self, table: Table, options: Options, end: float) -> None:
         self.table, self.warped_table = table, table.warped() if options.warp else None
@@ -136,9 +137,9 @@ class _Fitters:
 
 
 def _attempt(bench: _Fitters, candidate: Candidate, fits: Fits) -> None:
-    """Fit one candidate; what cannot be fitted, or comes too late, is reported and left out."""
+    """Fit one candidate, or record a failure if it cannot be fitted or the deadline has passed."""
     fitter = bench.of(candidate)
-    if fitter is None:  # no transform of the target is better than none
+    if fitter is None:  # no transform of the target is better than the identity
         return
     if time.monotonic() > bench.end and fits.models:
         fits.failures.append(Failure(candidate.expression, "the deadline had passed"))
@@ -153,17 +154,27 @@ def _attempt(bench: _Fitters, candidate: Candidate, fits: Fits) -> None:
         fits.is_plain.append(candidate.is_plain)
 
 
-def _grow(bench: _Fitters, best: Expression, words: int, fits: Fits, propose: Propose, progress: Progress) -> None:
-    """Ask the network about what the best kernel leaves; add the word for which a few hundred rows speak most, if any."""
-    score = bench.named.coarse_score(best)
-    for _ in range(words):
-        if time.monotonic() > bench.end or score == -math.inf:
+def _lengthen(
+    bench: _Fitters, effort: Effort, scores: dict[Expression, float], propose: Propose, progress: Progress
+) -> None:
+    """Add words to the best caption as long as its score on a few hundred rows improves; `scores` gets the sums compared.
+
+    Words come from the other captions and, with at least `residual_rows` rows, from the network's captions of the residual.
+    With fewer rows a sum is compared only if it is better after the first steps of an optimisation: a comparison costs as
+    much as a fit, and few sums are worth it there.
+    """
+    best = max(scores, key=lambda e: scores[e])
+    others = [e for e in scores if e != best]
+    expected = bench.named.coarse_score(best) - scores[best]  # a sum is expected to lose what its first words lose
+    for _ in range(effort.growth):
+        if time.monotonic() > bench.end or scores[best] == -math.inf or not best.signal:
             return
-        progress(f"asking the network what {best} leaves", 1.0)
-        options = longer(best, propose(bench.named.residual_table(best)))
-        scores = {e: bench.named.coarse_score(e) for e in options}
-        better = max(scores, key=lambda e: scores[e], default=None)
-        if better is None or scores[better] < score:
+        if len(bench.table.y) >= effort.residual_rows:
+            progress(f"asking the network what {best} leaves", 0.2)
+            sums = longer(best, [*propose(bench.named.residual_table(best)), *others])
+        else:
+            sums = [e for e in longer(best, others, most=1) if bench.named.is_promising(e)]
+        scores |= {e: bench.named.coarse_score(e) - expected for e in sums}
+        before, best = best, max([best, *sums], key=lambda e: scores[e])
+        if best == before:
             return
-        best, score = better, scores[better]
-        _attempt(bench, Candidate(best), fits)

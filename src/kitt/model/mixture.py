@@ -1,9 +1,9 @@
-"""The mixture that weighted GPs make (paper, Inference, step 6).
+"""A mixture of weighted GPs (paper, Inference, step 6).
 
-A GP enters a mixture as one or several components: with its own noise or with a noise model that changes from row to row
-(`fitting.noise`), and with its predictive variance as it is or times a factor, so that several together have the peak and
-the tails that the residuals have. A small broad tail keeps any row from being next to impossible. A mixture is computed
-on the scale of the standardised target, which its models share, and given back in original units.
+A GP enters a mixture as one or several components: with constant noise or with a noise model that changes from row to row
+(`fitting.noise`), and with its predictive variance times one of several factors. So the mixture can have the peak and the
+tails that the residuals have. A broad tail of small weight keeps every density away from zero. A mixture is computed on
+the scale of the standardised target, which its models share, and returned in original units.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from kitt.table.scaling import FloatArray, Standardiser, Warp
 class Component:
     """One way in which a GP enters a mixture."""
 
-    model: int  # its position
+    model: int  # position of the GP
     weight: float
     changing_noise: bool = False  # whether variances are multiplied by those of its noise model
     spread: float = 1.0  # a further factor of the predictive variance
 
 
 def heaviest(weights: Sequence[float] | FloatArray, warps: Sequence[Warp]) -> int:
-    """The position of the heaviest model of the target as it is; of any, if all are of a transform of it."""
+    """The position of the largest weight among models of the untransformed target, or among all if there are none."""
     candidates = [k for k, warp in enumerate(warps) if warp.is_identity] or range(len(warps))
     return max(candidates, key=lambda k: weights[k])
 
@@ -45,11 +45,11 @@ class Mixture:
     ----------
     models : tuple of FittedGP
     weights : ndarray
-        Of each model; they sum to one.
+        The weight of each model; they sum to one.
     components : tuple of Component
-        The ways in which models enter: with constant or changing noise, and with a factor of their variance.
+        How the models enter: with constant or changing noise, and with a factor of their variance.
     tail : Tail
-        A small broad distribution of the target alone.
+        A broad distribution of small weight that ignores the inputs.
 
     Examples
     --------
@@ -83,7 +83,7 @@ class Mixture:
 
     @classmethod
     def of(cls, models: Sequence[FittedGP], weights: ArrayLike) -> Mixture:
-        """Each GP once, as it is."""
+        """A mixture in which each GP is one component, with constant noise and without a tail."""
         w = np.asarray(weights, np.float64)
         if w.shape != (len(models),):
             raise InvalidInputError(f"expected a non-negative weight for each of {len(models)} models, got {w}")
@@ -99,13 +99,13 @@ class Mixture:
 
     @cached_property
     def weights(self) -> FloatArray:
-        """Of each model among them all, whatever its components; they sum to one."""
+        """The weight of each model, summed over its components; they sum to one."""
         w = np.bincount([c.model for c in self.components], [c.weight for c in self.components], len(self.models))
         return w / w.sum()
 
     @property
     def best(self) -> int:
-        """The position of the heaviest model of the target as it is, which is the one to explain and to export."""
+        """The position of the model to explain and to export (see `heaviest`)."""
         return heaviest(self.weights, [model.warp for model in self.models])
 
     def predictive(self, X: ArrayLike, noisy: bool = True) -> Predictive:
@@ -122,7 +122,7 @@ class Mixture:
         return Predictive(weights if noisy else weights / weights.sum(), mean, np.sqrt(variance), warps, tail)
 
     def observed_variance(self, c: Component, Z: FloatArray, mean: FloatArray, total: FloatArray) -> FloatArray:
-        """Of an observation in one component, from the mean and the variance that its GP gives at standardised inputs."""
+        """The variance of an observation in one component, from the mean and variance of its GP at standardised inputs."""
         factor = np.full(len(mean), c.spread)
         if c.changing_noise and (noise := self.models[c.model].noise_model) is not None:
             factor = factor * np.exp(noise.log_factor(Z, mean, total))
@@ -131,12 +131,12 @@ class Mixture:
     def _variance(
         self, c: Component, Z: FloatArray, mean: FloatArray, latent: FloatArray, total: FloatArray, *, noisy: bool
     ) -> FloatArray:
-        """Of an observation, or of the function alone: that has no more than an observation has."""
+        """The variance of an observation, or of the function alone, which is at most that of an observation."""
         scaled = self.observed_variance(c, Z, mean, total)
         return np.maximum(scaled if noisy else np.minimum(latent, scaled), 1e-300)
 
     def leave_one_out(self) -> Predictive:
-        """The distribution of each training row given all the others, the parameters as they are."""
+        """The distribution of each training row given all others, at the fitted parameters."""
         mean = np.stack([self.models[c.model].loo.mean.numpy() for c in self.components])
         variance = []
         for c in self.components:
@@ -158,7 +158,7 @@ class Mixture:
         return self.predictive(X, noisy).moments()
 
     def predict(self, X: ArrayLike, noisy: bool = True) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance (M,) at raw inputs (M, D), in original units; not `noisy`: of the function alone."""
+        """Mean and variance (M,) at raw inputs (M, D), in original units; without noise unless `noisy`."""
         mean, variance = self.standardised(X, noisy)
         s = self._standardiser
         return (mean, variance) if s is None else (s.inverse_mean(mean), s.inverse_variance(variance))
@@ -178,9 +178,9 @@ class Mixture:
         return self.predictive(X).log_density(u) + (0.0 if s is None else s.log_density_offset)
 
     def covariance(self, X: ArrayLike, noisy: bool = True) -> FloatArray:
-        """Joint covariance (M, M) in original units: that of the functions within and between the models, and the noise.
+        """Joint covariance (M, M) in original units: of the functions, within and between the models, plus the noise.
 
-        Through a transform of the target the covariance of a model is carried by the transform's slope at its mean.
+        For a transformed target the covariance of a model is multiplied by the slope of the inverse transform at its mean.
         """
         parts = [(w, *self._joint(k, X)) for k, w in enumerate(self.weights) if w > 0]
         centre = sum(w * mean for w, mean, _ in parts)
@@ -188,7 +188,7 @@ class Mixture:
         variance = self.standardised(X, noisy)[1]
         scale = np.sqrt(np.minimum(1.0, variance / np.maximum(np.diag(total), 1e-300)))
         total *= np.outer(scale, scale)
-        np.fill_diagonal(total, variance)  # no less than what stands there: what is missing is noise
+        np.fill_diagonal(total, variance)  # at least as large as before: the difference is noise
         s = self._standardiser
         return total if s is None else s.inverse_variance(total)
 
@@ -204,7 +204,7 @@ class Mixture:
         return u, model.posterior.covariance(Z, False).numpy() * np.outer(slope, slope)
 
     def _own(self, k: int, *moments: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The shares (C,) of the components of one model, and their variances of an observation (C, M)."""
+        """The shares (C,) of one model's components, and the variances of an observation (C, M) in each."""
         own = [c for c in self.components if c.model == k]
         share = np.array([c.weight for c in own])
         return share / share.sum(), np.stack([self._variance(c, *moments, noisy=True) for c in own])
@@ -223,7 +223,7 @@ class Mixture:
         return draws if self._standardiser is None else self._standardiser.inverse_mean(draws)
 
     def _draws(self, k: int, X: ArrayLike, count: int, noisy: bool, rng: np.random.Generator) -> FloatArray:
-        """Of one model (count, M), standardised: each row's component is drawn for itself."""
+        """Standardised draws (count, M) from one model; the component of each row is drawn independently."""
         model = self.models[k]
         Z = model.inputs(X)
         mean, latent, total = model.moments(Z)

@@ -18,14 +18,14 @@ from kitt.model.weights import Weighting
 class Options:
     """Every choice of the pipeline, declared once."""
 
-    k: int = 3  # captions to fit
+    k: int = 3  # number of captions
     model: str = "default"  # checkpoint
     head: str = "decoder"
     search: str = "beam"
     ranking: str = "expected-loss"
     effort: str = "normal"  # how much is fitted: quick, normal or thorough
     weights: Weighting = "stacking"
-    warp: bool = True  # also fit a transform of the target, where that looks better
+    warp: bool = True  # also fit a transform of the target, where that is closer to normal
     objective: str = "map"
     deadline: float | None = None  # seconds for the whole call
     fit_options: Mapping[str, Any] | None = None  # further fields of `fitting.config.FitConfig`
@@ -50,20 +50,20 @@ class Options:
 
     @property
     def of_captions(self) -> dict[str, Any]:
-        """The options of `kitt.caption`, but for their number."""
+        """The options of `kitt.caption`, except for the number of captions."""
         return {name: getattr(self, name) for name in ("model", "head", "search", "ranking", "random_state")}
 
 
 @dataclass(frozen=True)
 class Deadline:
-    """When the fits must have ended, and when the whole call, by `time.monotonic`."""
+    """When the fits must end, and when the whole call must end, as `time.monotonic` counts."""
 
     of_fits: float = math.inf
     of_all: float = math.inf
 
     @classmethod
     def of(cls, seconds: float | None, rows: int) -> Deadline:
-        """A deadline that counts from now; of a large table, a good part is for its many rows."""
+        """A deadline that counts from now; for a large table, a good part is reserved for conditioning on all rows."""
         if seconds is None:
             return cls()
         now, share = time.monotonic(), 0.55 if rows > FitConfig.exact_rows else 0.9

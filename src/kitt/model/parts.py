@@ -1,4 +1,4 @@
-"""A model handed over to other libraries: all of it, or one of its kernels with what there is to say about a part."""
+"""Export of a model to other libraries: the whole mixture, or one of its kernels with a warning about what is missing."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from kitt.model.predictive import Tail
 from kitt.table.dataset import Dataset
 from kitt.table.scaling import Warp
 
-_WHOLE = 0.995  # of the weight, from which on a kernel is the whole model
+_WHOLE = 0.995  # share of the weight from which a single kernel counts as the whole model
 
 
 class Exportable:
-    """What a model can be handed over as; `Model` has the rest."""
+    """The export methods of `Model`."""
 
     kernels: tuple[FittedKernel, ...]
     components: tuple[Component, ...]
@@ -30,10 +30,11 @@ class Exportable:
         raise NotImplementedError
 
     def to(self, library: str, component: int | None = None, standardised: bool = False) -> Any:
-        """The kernel of a component, as a live object of another library, for the table as it is (see `export.live`).
+        """One kernel of the model as a live object of another library, in the units of the table (see `export.live`).
 
-        Without a `component` it is the heaviest of the target as it is, and a `PartialExportWarning` says what share of
-        the model that is. `to_gp` has its mean and noise too, and `to_botorch` is the whole model.
+        Without a `component` it is the kernel with the largest weight among those of the untransformed target, and a
+        `PartialExportWarning` states its share of the weight. `to_gp` includes its mean and noise, and `to_botorch`
+        returns the whole model.
         """
         import kitt
 
@@ -43,7 +44,7 @@ class Exportable:
         return kitt.export.live(self.kernels[k], library, standardised)
 
     def to_gp(self, library: str, component: int | None = None) -> Any:
-        """The same kernel with its mean and noise, given the rows: a GP of another library that predicts raw tables."""
+        """The same kernel with its mean and noise, conditioned on the rows: a GP of another library for raw tables."""
         import kitt
 
         k = self._position(component, False)
@@ -53,13 +54,13 @@ class Exportable:
         return kitt.export.gp(self.kernels[k], library, rows.X, rows.y)
 
     def code(self, library: str, component: int | None = None, standardised: bool = False) -> str:
-        """Source text that builds it in another library and needs nothing of this one; it says what it is a part of."""
+        """Source code that builds the kernel in another library without this one; comments say what it is a part of."""
         import kitt
 
         k = self._position(component, True)
         if not self.warps[k].is_identity and not standardised:
             self._position(component, component is None)
-            standardised = True  # every kernel is of a transform: what it refers to can only be said in a note
+            standardised = True  # every kernel is of a transformed target, which has no form in table units
         return kitt.export.code(self.kernels[k], library, standardised, export_notes(self, k))
 
     def to_botorch(self, single: bool = False, component: int | None = None, bounds: Any = None) -> Any:
@@ -70,7 +71,7 @@ class Exportable:
         single : bool
             One kernel instead, as a `SingleTaskGP` with KITT's priors, which `fit_gpytorch_mll` can fit again.
         component : int, optional
-            Which kernel, if `single`; without it, the heaviest of the target as it is.
+            Which kernel, if `single`; by default the one of largest weight among those of the untransformed target.
         bounds : array of shape (2, D), optional
             With them, the model takes points of the unit cube, which these bounds map to the table's units.
 
@@ -92,7 +93,7 @@ class Exportable:
         return kitt.export.botorch_model(self.mixture, bounds)
 
     def _position(self, component: int | None, transformed: bool) -> int:
-        """Of a kernel to hand over; one of a transformed target only if that is `transformed` with it."""
+        """The position of the kernel to export. One of a transformed target is allowed only if `transformed`."""
         best = heaviest(self.weights, self.warps)
         k = best if component is None else component
         if not 0 <= k < len(self.kernels):
@@ -107,17 +108,17 @@ class Exportable:
 
 
 def partial_share(model: Exportable, k: int) -> str:
-    """Which share of a model a kernel has; nothing if it is all of it."""
+    """A sentence on the share of the model that a kernel has; empty if the kernel is the whole model."""
     if model.weights[k] >= _WHOLE:
         return ""
     return (
         f"{model.kernels[k].expression} has {model.weights[k]:.0%} of the weight in a model of {len(model.kernels)} "
-        "kernels: its predictions are not those of the whole model, which to_botorch() and the model file hand over"
+        "kernels: its predictions are not those of the whole model, which to_botorch() and the model file contain"
     )
 
 
 def export_notes(model: Exportable, k: int) -> tuple[str, ...]:
-    """What stands at the top of an exported kernel."""
+    """The comments at the top of exported source code."""
     notes = []
     if share := partial_share(model, k):
         notes.append(f"{share}.")

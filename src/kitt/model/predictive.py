@@ -21,7 +21,7 @@ _BISECTIONS = 50
 
 @dataclass(frozen=True)
 class Tail:
-    """A broad Student-t distribution of the target alone, so that no row is next to impossible."""
+    """A broad Student-t distribution of the target that ignores the inputs, so that no row has a density close to zero."""
 
     weight: float = 0.0
     degrees: float = 3.0
@@ -46,19 +46,19 @@ NO_TAIL = Tail()
 class Predictive:
     """Weights (K,), and means and standard deviations (K, M) of the transformed target, with the transform of each."""
 
-    weights: FloatArray  # with that of the tail they sum to one
+    weights: FloatArray  # together with the tail's weight they sum to one
     mean: FloatArray
     std: FloatArray
     warps: tuple[Warp, ...]
     tail: Tail
 
     def _forward(self, u: FloatArray) -> list[FloatArray]:
-        """u (M, ...) as each component sees it; a transform that several share is computed once."""
+        """u (M, ...) transformed for each component; a transform that several components share is computed once."""
         seen = {warp: warp.forward(u) for warp in set(self.warps)}
         return [seen[warp] for warp in self.warps]
 
     def log_density(self, u: FloatArray) -> FloatArray:
-        """(M,) of u (M,)."""
+        """The log density (M,) at u (M,)."""
         z = np.stack(self._forward(u))
         slopes = {warp: warp.log_slope(u) for warp in set(self.warps)}
         parts = -0.5 * (((z - self.mean) / self.std) ** 2 + _LOG_2PI) - np.log(self.std)
@@ -68,14 +68,14 @@ class Predictive:
         return logsumexp(parts, axis=0)
 
     def cdf(self, u: FloatArray) -> FloatArray:
-        """(M, Q) of u (M, Q)."""
+        """The distribution function (M, Q) at u (M, Q)."""
         total = self.tail.weight * self.tail.cdf(u)
         for w, z, mean, std in zip(self.weights, self._forward(u), self.mean, self.std, strict=True):
             total = total + w * ndtr((z - mean[:, None]) / std[:, None])
         return total
 
     def quantiles(self, levels: FloatArray) -> FloatArray:
-        """(M, Q) for levels (Q,)."""
+        """Quantiles (M, Q) at levels (Q,)."""
         parts = zip(self.warps, self.mean, self.std, strict=True)
         ends = [warp.inverse(mean[:, None] + std[:, None] * ndtri(levels)) for warp, mean, std in parts]
         if self.tail.weight:
@@ -93,7 +93,7 @@ class Predictive:
         return 0.5 * (low + high)
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance (M,), without the tail: it is there for single rows, and would draw every mean to the middle."""
+        """Mean and variance (M,), without the tail, which would pull every mean towards that of the target."""
         parts = [unwarped(w, m, s**2) for w, m, s in zip(self.warps, self.mean, self.std, strict=True)]
         means = np.stack([mean for mean, _ in parts])
         weights = self.weights / self.weights.sum()

@@ -1,14 +1,16 @@
-"""What KITT says about a table."""
+"""The result of `kitt.suggest`: captions, and the fitted model if one was requested."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from html import escape
+from itertools import islice
 from os import PathLike
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kitt.errors import InvalidInputError
 from kitt.fitting.fit import Failure
@@ -20,12 +22,38 @@ from kitt.model.weights import DEFAULT as PRICES
 from kitt.network.caption import Captions
 from kitt.network.properties import Property
 from kitt.table.dataset import Dataset
-from kitt.table.scaling import FloatArray
+from kitt.table.scaling import FloatArray, Standardiser, centre_and_scale
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Suggestion:
-    """What KITT says about a table: captions at once, and a fitted model if it was asked for."""
+    """The result of `kitt.suggest`: captions, and a fitted model if one was requested.
+
+    Attributes
+    ----------
+    dataset : Dataset
+        The table, without copies of rows.
+    options : Options
+        The options of the call.
+    captions : Captions
+        The captions of the network, best first.
+    model : Model or None
+        The fitted model; `fitted` is the same, and raises an error if nothing was fitted.
+    failures : tuple of Failure
+        Kernels that could not be fitted, each with the reason.
+    warnings : tuple of str
+        What was done to the table, and reasons for caution.
+    seconds : dict of str to float
+        The time of each stage.
+
+    Examples
+    --------
+    >>> import numpy as np, kitt
+    >>> x = np.linspace(0, 10, 60)
+    >>> suggestion = kitt.suggest(x[:, None], 2 * x, k=2)
+    >>> len(suggestion.captions), suggestion.model is None, suggestion.best == suggestion.captions.best.expression
+    (2, True, True)
+    """
 
     dataset: Dataset
     options: Options
@@ -33,16 +61,16 @@ class Suggestion:
     model: Model | None = None
     failures: tuple[Failure, ...] = ()
     warnings: tuple[str, ...] = ()
-    seconds: dict[str, float] = field(default_factory=dict)  # of each stage
+    seconds: dict[str, float] = field(default_factory=dict)
 
     @property
     def best(self) -> Expression:
-        """The expression of the heaviest model, or the first caption if nothing was fitted."""
+        """The expression of the model with the largest weight, or the first caption if nothing was fitted."""
         return self.captions.ranked[0].expression if self.model is None else self.model.best.expression
 
     @property
     def properties(self) -> tuple[Property, ...]:
-        """What the network believes of the table: smooth, repeats, trend and so on, each with its probability."""
+        """The properties that the network predicts for the table (smooth, repeats, trend and so on), with probabilities."""
         return self.captions.properties
 
     @property
@@ -51,7 +79,7 @@ class Suggestion:
 
     @property
     def fitted(self) -> Model:
-        """The model; an error that says how to get one, if there is none."""
+        """The fitted model; raises an error if nothing was fitted."""
         if self.model is None:
             raise InvalidInputError("nothing was fitted: call suggest with fit=True")
         return self.model
@@ -60,10 +88,11 @@ class Suggestion:
         self.fitted.save(path, rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and words, for JSON; without the rows."""
+        """The suggestion as JSON types, without the rows."""
         out: dict[str, Any] = {
             "target": self.dataset.target,
             "rows": self.dataset.n,
+            "inputs": self._inputs,
             "columns": list(self.dataset.names),
             "captions": [
                 {"expression": str(c.expression), "probability": c.probability, "expected_loss": c.expected_loss}
@@ -82,6 +111,7 @@ class Suggestion:
         if self.model is not None:
             out["kernels"] = [
                 {
+                    "name": _name(m.expression, plain, not m.warp.is_identity),
                     "expression": str(m.expression),
                     "weight": float(w),
                     "rows": m.rows,
@@ -112,27 +142,32 @@ class Suggestion:
             loss = "   –" if c.expected_loss is None else f"{c.expected_loss:4.2f}"
             lines.append(f"{c.probability:11.1%}  {loss}  {c.expression}")
         if self.model is not None:
-            lines += ["", "     weight        fitted kernel"]
+            lines += ["", "     weight        fitted kernel; plain ones have BoTorch's priors"]
             for w, what in self._fitted():
                 lines.append(f"{w:11.1%}        {what}")
         return "\n".join([*lines, *(f"note: {text}" for text in self.warnings), *map(str, self.failures)])
 
     def _fitted(self) -> list[tuple[float, str]]:
-        """The kernels of the model with their weights, the heaviest first."""
+        """The kernels of the model with their weights, the largest weight first."""
         model = self.fitted
         parts = zip(model.weights, model.kernels, model.is_plain, model.warps, strict=True)
         return [
-            (w, f"{kernel.expression}{' of the transformed target' * (not warp.is_identity)}{' (plain)' * plain}")
+            (w, _name(kernel.expression, plain, not warp.is_identity))
             for w, kernel, plain, warp in sorted(parts, key=lambda part: -part[0])
         ]
 
+    @property
+    def _inputs(self) -> int:
+        """Input columns of the table; one of texts is one."""
+        return sum(bool(column.outputs) for column in self.dataset.encoding.columns)
+
     def __repr__(self) -> str:
         """A short table, without the data."""
-        about = f"{self.dataset.n} rows, {self.dataset.d} columns, target '{self.dataset.target}'"
+        about = f"{self.dataset.n} rows, {self._inputs} input columns, target '{self.dataset.target}'"
         return f"Suggestion for {about}\n{self}"
 
     def _repr_html_(self) -> str:
-        """The same for a notebook."""
+        """The same table as HTML, for notebooks."""
         likely = "".join(_row(f"{p.probability:.0%}", f"{p.name}: {p.meaning}") for p in self.properties)
         named = "".join(_row(f"{c.probability:.1%}", str(c.expression)) for c in self.captions.ranked)
         fitted = "" if self.model is None else "".join(_row(f"{w:.1%}", what) for w, what in self._fitted())
@@ -141,7 +176,14 @@ class Suggestion:
         tables = "".join(
             f"<table><thead><tr><th>{a}</th><th>{b}</th></tr></thead><tbody>{c}</tbody></table>" for a, b, c in parts
         )
-        return f"<p>{self.dataset.n} rows, {self.dataset.d} columns, target {escape(self.dataset.target)}</p>{tables}"
+        return (
+            f"<p>{self.dataset.n} rows, {self._inputs} input columns, target {escape(self.dataset.target)}</p>{tables}"
+        )
+
+
+def _name(expression: Expression, is_plain: bool, is_transformed: bool) -> str:
+    """What tells a fitted kernel from others with the same words."""
+    return f"{expression}{' (plain)' * is_plain}{' of the transformed target' * is_transformed}"
 
 
 def _row(*cells: str) -> str:
@@ -149,21 +191,40 @@ def _row(*cells: str) -> str:
 
 
 def _is_count(x: FloatArray) -> bool:
-    """Whether a column is 1, 2, 3, ... or as many different whole numbers in a row, in any order."""
+    """Whether a column holds consecutive whole numbers, each once, in any order."""
     whole = bool((x == np.round(x)).all())
     return whole and len(np.unique(x)) == len(x) and float(np.ptp(x)) == len(x) - 1
+
+
+def _same(dataset: Dataset, most: int = 3) -> Iterator[tuple[str, str]]:
+    """Pairs of columns of which one is the other in another unit: found on some of the rows, confirmed on all."""
+    found = np.argwhere(np.triu(_correlated(dataset.X[:1000]), 1))
+    confirmed = (pair for pair in found if _correlated(dataset.X[:, pair])[0, 1])
+    for i, j in islice(confirmed, most):
+        yield dataset.names[i], dataset.names[j]
+
+
+def _correlated(X: FloatArray) -> NDArray[np.bool_]:
+    """Whether columns are exactly correlated, but for rounding; (D, D)."""
+    mean, scale = centre_and_scale(X)
+    Z = Standardiser(mean, scale, 0.0, 1.0).transform_x(X)
+    return np.asarray(np.abs(Z.T @ Z) > (1 - 1e-9) * len(X))
 
 
 def cautions(dataset: Dataset, captions: Captions) -> Iterator[str]:
     if dataset.n < 30:
         yield f"only {dataset.n} rows: many kernels fit as few points equally well"
-    if len(values := np.unique(dataset.y)) == 2:
+    values, counts = np.unique(dataset.y, return_counts=True)
+    if len(values) == 2:
+        both = " and ".join(f"{value:g} ({count} rows)" for value, count in zip(values, counts, strict=True))
         yield (
-            f"the target has only two values, {values[0]:g} and {values[1]:g}: predictions are their mean, not a class; a "
-            "classifier may suit it better"
+            f"the target has only two values, {both}: predictions are their mean, not a class; a classifier may suit it "
+            "better"
         )
     for name, x in zip(dataset.names, dataset.X.T, strict=True):
         if dataset.d > 1 and _is_count(x):
             yield f"column '{name}' only numbers the rows: leave it out, unless their order means something, such as time"
+    for first, second in _same(dataset):
+        yield f"columns '{first}' and '{second}' say the same: leave one out, or neither can be told from the other"
     if captions.is_strange:
         yield "the table looks unlike anything the network was trained on: trust the fits more than the captions"

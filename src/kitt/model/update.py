@@ -1,4 +1,4 @@
-"""New rows for a fitted model, without fitting anything again; and when its parameters deserve a new fit."""
+"""Conditioning a fitted model on new rows without fitting it again, and criteria for when to fit it again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from kitt.fitting.fitted import FittedGP
 from kitt.gp.exact import Posterior
 from kitt.model.mixture import Mixture
 from kitt.model.predictive import Predictive
-from kitt.table.dataset import Dataset, Encoding
+from kitt.table.dataset import Dataset
+from kitt.table.encoding import Encoding
 from kitt.table.frames import as_frame
 from kitt.table.scaling import FloatArray
 
@@ -29,20 +30,22 @@ _FITTED = re.compile(re.escape(_NOTE).replace(r"\{\}", r"(\d+)"))
 class UpdateConfig:
     """When a new fit is advised; by convention, not tuned."""
 
-    growth: float = 2.0  # rows, relative to those fitted to
-    surprise: float = 1e-3  # probability of new rows at least as unlikely as these, below which they are a surprise
+    growth: float = 2.0  # number of rows relative to the number that was fitted to
+    surprise: float = 1e-3  # p-value of the new rows under the model below which a new fit is advised
 
 
 def new_rows(encoding: Encoding, table: Any, y: ArrayLike | None) -> Dataset:
-    """Raw rows in the columns of a model; without y, the table has the target too."""
+    """Encode raw rows for a model; without y, the table must contain the target."""
     if isinstance(table, Dataset):
         return table
     if y is None:
         frame = as_frame(table)
         if frame is None or encoding.target not in map(str, frame.columns):
+            found = "an array" if frame is None else f"the columns {', '.join(map(str, frame.columns))}"
             raise InvalidInputError(
-                f"expected a data frame with the target '{encoding.target}', or y beside the inputs; got "
-                f"{type(table).__name__} and no y"
+                f"expected a table with the target '{encoding.target}'; got {found}",
+                "add that column, or give y beside the inputs",
+                {"command line": "add that column"},
             )
         y = frame.set_axis(list(map(str, frame.columns)), axis=1)[encoding.target]
     try:
@@ -57,7 +60,7 @@ def new_rows(encoding: Encoding, table: Any, y: ArrayLike | None) -> Dataset:
 
 
 def updated(mixture: Mixture, new: Dataset) -> tuple[Mixture, Predictive]:
-    """The same mixture given more rows; and the distribution of each new row given the old ones and the new ones before."""
+    """The mixture conditioned on more rows, and the predictive distribution of each new row given all rows before it."""
     models, moments = [], {}
     used = {c.model for c in mixture.components}
     for k, model in enumerate(mixture.models):
@@ -73,7 +76,7 @@ def updated(mixture: Mixture, new: Dataset) -> tuple[Mixture, Predictive]:
 
 
 def _extended(model: FittedGP, new: Dataset, used: bool) -> FittedGP:
-    """The same GP given more rows; its factor gets as many rows more, if it was computed at all."""
+    """The same GP conditioned on more rows; its Cholesky factor is extended if it was computed before."""
     s = model.fitted_kernel.standardiser
     Z = model.inputs(new.X)
     z = torch.tensor(model.warp.forward(new.y if s is None else s.transform_y(new.y)))
@@ -85,7 +88,7 @@ def _extended(model: FittedGP, new: Dataset, used: bool) -> FittedGP:
         X=torch.cat([model.X, Z]),
         y=y,
         stored_noise=model.noise_model if used else model.stored_noise,
-        stored_loo=None,  # of the old rows alone
+        stored_loo=None,  # it refers to the old rows alone
         warnings=(*notes, _NOTE.format(first, len(y) - first)),
     )
     if used and isinstance(model.posterior, Posterior):
@@ -94,9 +97,9 @@ def _extended(model: FittedGP, new: Dataset, used: bool) -> FittedGP:
 
 
 def _one_step_ahead(before: FittedGP, after: FittedGP, new: Dataset) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Inputs, and mean and variance of each new row given those before it: what the new rows of the factor say.
+    """Inputs, and mean and variance of each new row given the rows before it, from the new rows of the Cholesky factor.
 
-    A sparse posterior predicts all of them from the old rows.
+    A sparse posterior predicts all new rows from the old ones.
     """
     Z = before.inputs(new.X)
     if not isinstance(after.posterior, Posterior):
@@ -108,7 +111,7 @@ def _one_step_ahead(before: FittedGP, after: FittedGP, new: Dataset) -> tuple[Fl
 
 
 def fitted_rows(model: FittedGP) -> int:
-    """The number of rows that the parameters were fitted to: the first ones."""
+    """The number of rows that the parameters were fitted to; these rows come first."""
     found = [match for text in model.warnings if (match := _FITTED.fullmatch(text))]
     return int(found[0][1]) if found else model.rows
 
@@ -116,7 +119,7 @@ def fitted_rows(model: FittedGP) -> int:
 def refit_reasons(
     mixture: Mixture, promised: Predictive, new: Dataset, config: UpdateConfig | None = None
 ) -> Iterator[str]:
-    """Why the parameters deserve a new fit, in sentences; none if they do not."""
+    """Sentences that say why the parameters should be fitted again; empty if they need not be."""
     c, model = config or UpdateConfig(), mixture.models[mixture.best]
     first = fitted_rows(model)
     if model.rows >= c.growth * first:
@@ -125,12 +128,12 @@ def refit_reasons(
     u = new.y if s is None else s.transform_y(new.y)
     if surprise(promised, u) < c.surprise:
         yield (
-            f"the {new.n} new rows lie farther from their predictions than the model promised (once in "
+            f"the new rows ({new.n}) lie farther from their predictions than the model promised (once in "
             f"{1 / c.surprise:g} times it would by chance): fit again"
         )
 
 
 def surprise(promised: Predictive, u: FloatArray) -> float:
-    """The probability of rows that lie at least as far out as these, if the predictions were right."""
+    """The p-value of rows under their predictive distributions: the probability of rows at least as far out."""
     level = np.clip(promised.cdf(u[:, None])[:, 0], 1e-12, 1 - 1e-12)
     return float(gammaincc(0.5 * len(u), 0.5 * np.square(ndtri(level)).sum()))  # chi-square with a degree for each row

@@ -26,11 +26,11 @@ Weighting = Literal["network", "bic", "lml", "stacking", "uniform"]
 class WeightsConfig:
     """The numbers of the weights; chosen on 216 tables of `kitt bench atlas` at 200 rows, where they matter little."""
 
-    parameter_price: float = 1.0  # nats per parameter, which was fitted to the rows that are left out (Akaike)
-    spreads: tuple[float, ...] = (0.25, 1.0, 4.0)  # factors of the predictive variance with which a model is stacked
-    min_relative_weight: float = 0.01  # of the largest: a smaller weight becomes none
-    min_tail: float = 0.003  # weight of the tail, at least
-    em_steps: int = 500  # at most, of stacking; it ends earlier where the weights no longer move
+    parameter_price: float = 1.0  # penalty in nats per parameter, which saw the left-out rows (as in AIC)
+    spreads: tuple[float, ...] = (0.25, 1.0, 4.0)  # a model is stacked with its predictive variance times each
+    min_relative_weight: float = 0.01  # weights smaller than this share of the largest become zero
+    min_tail: float = 0.003  # smallest weight of the tail
+    em_steps: int = 500  # largest number of EM steps; they end earlier when the weights no longer change
 
 
 DEFAULT = WeightsConfig()
@@ -42,11 +42,11 @@ def weights(
     network_log_probs: ArrayLike | None = None,
     config: WeightsConfig = DEFAULT,
 ) -> FloatArray:
-    """One weight a model, summing to one; a model that would hardly count gets none, and need not be asked.
+    """One weight per model; they sum to one. A negligible weight becomes zero, so that the model is never evaluated.
 
-    `network`: the network's probabilities (their logarithms given); `bic`: exp(−BIC/2); `lml`: exp(log likelihood), the
-    paper's code; `stacking`: those that maximise the leave-one-out log density of the mixture, less a nat for each
-    parameter, which was fitted to the rows left out; `uniform`: equal ones.
+    `network`: the network's probabilities, given as logarithms; `bic`: exp(−BIC/2); `lml`: exp(log likelihood), as in the
+    paper's code; `stacking`: the weights that maximise the leave-one-out log density of the mixture, with a penalty of a
+    nat per parameter because the parameters saw the left-out rows; `uniform`: equal weights.
     """
     if not models:
         raise InvalidInputError("expected at least one fitted model to weigh, got none")
@@ -77,16 +77,16 @@ def _weights(
 def average(
     models: Sequence[FittedGP], method: Weighting, captions: Captions, config: WeightsConfig = DEFAULT
 ) -> Mixture:
-    """The mixture of fitted models: stacked with changing noise, spreads and tail, or weighted as the paper does."""
+    """The mixture of fitted models: stacked with changing noise, spreads and tail, or weighted as in the paper."""
     if method == "stacking":
         return Mixture(tuple(models), *stack(models, config))
     return Mixture.of(models, weights(models, method, log_probabilities(models, captions), config))
 
 
 def stack(models: Sequence[FittedGP], config: WeightsConfig = DEFAULT) -> tuple[tuple[Component, ...], Tail]:
-    """Components and tail of the mixture whose leave-one-out density is highest, less a price for each parameter.
+    """Components and tail of the mixture with the highest leave-one-out density, penalised for each parameter.
 
-    Every model is offered with constant and with changing noise, and with its predictive variance times a few factors.
+    Every model enters with constant and with changing noise, and with its predictive variance times each of a few factors.
     """
     options, columns = [], []
     for k, model in enumerate(models):
@@ -110,7 +110,7 @@ def stack(models: Sequence[FittedGP], config: WeightsConfig = DEFAULT) -> tuple[
 
 
 def evidence(model: FittedGP, config: WeightsConfig = DEFAULT) -> float:
-    """What stacking sees of one model: its leave-one-out log density, less the price of its parameters."""
+    """The score of one model in stacking: its leave-one-out log density minus the penalty of its parameters."""
     return model.loo_log_density - config.parameter_price * model.parameter_count
 
 
@@ -127,7 +127,7 @@ def stacked(log_density: FloatArray, steps: int = DEFAULT.em_steps) -> FloatArra
 
 
 def log_probabilities(models: Sequence[FittedGP], captions: Captions) -> list[float]:
-    """The network's log-probability of each model's expression; of what it did not say, the product of its words'."""
+    """The network's log-probability of each model's expression; if it is no caption, that of its words multiplied."""
     out = []
     for model in models:
         said = [c.probability for c in captions.ranked if c.expression.same_sum(model.expression)]

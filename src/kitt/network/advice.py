@@ -1,7 +1,7 @@
-"""What each kernel would lose on a table, as learned from real losses: tensors and integers only.
+"""Prediction of the loss of each kernel on a table, learned from measured losses: tensors and integers only.
 
-`advice_features` condenses what the encoder sees of a table to one vector. `AdviceHead` turns it into scenarios of the
-loss, in nats per row on unseen rows, of any expression, given as the set of its words. `lab.advice` trains the head.
+`advice_features` condenses the encodings of a table to one vector. From it, `AdviceHead` predicts scenarios of the loss of
+any expression, given as the set of its words, in nats per row on unseen rows. `lab.advice` trains the head.
 
 Shapes: B tables, F features, H hidden units, V words, C expressions, S scenarios.
 """
@@ -18,10 +18,10 @@ from kitt.network.network import Normaliser, dense
 
 
 def advice_features(encodings: Tensor, log_p: Tensor, size: tuple[int, int], roughness: Tensor, noise: float) -> Tensor:
-    """What is known of one table, (2 E + V + 8,).
+    """The feature vector (2 E + V + 8,) of one table.
 
-    Encodings (S, D, E) of subsets of its rows; log-probabilities (V,) of the words; numbers of rows and columns; the guessed
-    inverse lengthscale (D,) of each column, and the guessed share of noise in the variance.
+    It is computed from the encodings (S, D, E) of subsets of the rows, the log-probabilities (V,) of the words, the numbers
+    of rows and columns, the estimated inverse lengthscale (D,) of each column, and the estimated share of noise.
     """
     pooled = torch.cat([encodings.mean(1), encodings.amax(1)], -1).mean(0)
     rough = roughness.clamp_min(1e-6).log()
@@ -41,9 +41,10 @@ class AdviceConfig:
 class AdviceHead(nn.Module):
     """The square root of each word's loss is linear in the features and in a fixed random layer of them.
 
-    How wrong that may be is told by left-out residuals of real tasks: each row of them is one scenario. Roots, because the
-    errors of large losses are larger, and because a loss is not negative. A sum is a little worse or better than its words:
-    the root of its loss is between the smallest and the mean of theirs, and every further word has a price.
+    The residuals of this prediction on left-out real tasks represent its uncertainty: each row of them, added to the
+    prediction, is one scenario. Square roots are used because the errors of large losses are larger, and because a loss is
+    not negative. For a sum of words, the root of the loss lies between the smallest and the mean of the words' roots, and
+    every further word adds a penalty.
     """
 
     residuals: Tensor
@@ -58,16 +59,18 @@ class AdviceHead(nn.Module):
         self.normalise_hidden = Normaliser(config.hidden)
         self.out = dense(config.features + config.hidden, config.words)
         self.register_buffer("residuals", torch.zeros(config.scenarios, config.words))
-        self.register_buffer("pull", torch.zeros(()))  # from the mean of a sum's words to the smallest
-        self.register_buffer("price", torch.zeros(()))  # of a further word
-        self.register_buffer("cap", torch.ones(()))  # of the root
+        self.register_buffer(
+            "pull", torch.zeros(())
+        )  # position of a sum between the mean and the smallest of its words
+        self.register_buffer("price", torch.zeros(()))  # penalty of a further word
+        self.register_buffer("cap", torch.ones(()))  # upper bound of the root
 
     def hidden_units(self, x: Tensor) -> Tensor:
         """Normalised features (B, F) -> (B, H)."""
         return self.hidden(x / x.shape[-1] ** 0.5).relu()
 
     def inner(self, features: Tensor) -> Tensor:
-        """What the roots are linear in, (B, F + H); both parts count alike, whatever their numbers."""
+        """The regressors (B, F + H) of the roots; both parts have the same total scale, whatever their sizes."""
         x = self.normalise(features)
         h = self.normalise_hidden(self.hidden_units(x))
         return torch.cat([x / x.shape[-1] ** 0.5, h / h.shape[-1] ** 0.5], -1)
@@ -86,7 +89,7 @@ class AdviceHead(nn.Module):
         return mean + self.pull * (least - mean) + self.price * (count - 1)
 
     def scenarios(self, features: Tensor, multi_hot: Tensor) -> Tensor:
-        """Features (B, F) and expressions (C, V) -> what each may lose, nats per row, (B, S, C)."""
+        """Features (B, F) and expressions (C, V) -> scenarios of the losses, nats per row, (B, S, C)."""
         roots = self.roots(features).unsqueeze(1) + self.residuals  # (B, S, V)
         return self.combine(roots, multi_hot).clamp_min(0).minimum(self.cap).square()
 
@@ -96,7 +99,7 @@ class AdviceHead(nn.Module):
 
 
 def to_tensors(head: AdviceHead, prefix: str = "advice.") -> dict[str, Tensor]:
-    """For a checkpoint."""
+    """The tensors that a checkpoint stores."""
     return {prefix + key: value for key, value in head.state_dict().items()}
 
 

@@ -2,7 +2,7 @@
 
 The network encodes a table once; classifier, greedy decoding, sampling and beam search all read the same encodings. There
 are two rankings: `probability`, as in the paper, and `expected-loss`, the default, which chooses k captions such that the
-best of them probably loses little against the best kernel.
+expected loss of the best of them, relative to the best kernel, is small.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from kitt.network.subsets import CONFIG, subsets
 from kitt.table.scaling import FloatArray, Standardiser
 from kitt.threads import threads_for
 
-_GROUPS = 6  # of captions that are kept
+_GROUPS = 6  # largest number of groups of captions that are returned
 HEADS = ("classifier", "decoder")
 
 
 @dataclass(frozen=True)
 class Caption:
-    """An expression, its calibrated probability, and what choosing it is expected to cost."""
+    """An expression, its calibrated probability, and its expected loss."""
 
     expression: Expression
     probability: float
-    expected_loss: float | None = None  # against the best word, in nats per row; None if the checkpoint has no losses
+    expected_loss: float | None = None  # relative to the best word, nats per row; None if the checkpoint predicts none
 
     def __str__(self) -> str:
         return f"{self.expression} ({self.probability:.1%})"
@@ -46,28 +46,28 @@ class Caption:
 
 @dataclass(frozen=True)
 class Captions:
-    """What the network says about a table; iterating over it gives the captions, best first.
+    """The network's output for a table; iterating over it yields the captions, best first.
 
     Attributes
     ----------
     ranked : tuple of Caption
-        The captions, best first, by the ranking that was asked for. Each has an `expression`, a `probability` and an
-        `expected_loss` in nats per row.
+        The captions, best first, in the chosen ranking. Each has an `expression`, a `probability` and an `expected_loss`
+        in nats per row.
     words : tuple of float
         The calibrated probability of each of the 34 words, in the order of `kitt.WORDS`.
     rows_seen : int
-        How many rows the network read; of a large table it reads random subsets.
+        How many rows the network read; from a large table it reads random subsets.
     strangeness : float or None
-        How unlike the training data the table is, relative to the 99 % quantile of training data: above 1 is strange.
+        How unlike the training data the table is, relative to the 99 % quantile of training data; above 1 is unusual.
     roughness : tuple of float or None
-        The network's guess of each column's inverse lengthscale.
+        The network's estimate of each column's inverse lengthscale.
     noise : float or None
-        The network's guess of the share of noise in the variance of the target.
+        The network's estimate of the share of noise in the variance of the target.
     properties : tuple of Property
-        What the table is like, in words people use: each has a `name`, a `meaning` and a `probability`, which is that of
-        all captions that have the property together. Empty where the classifier alone was asked.
+        Properties of the table in everyday words. Each has a `name`, a `meaning` and a `probability`, which is the total
+        probability of all captions with that property. Empty for `head="classifier"`.
     groups : tuple of Group
-        The captions that were found, those that say nearly the same together, the most probable group first.
+        The captions that were found, with similar ones grouped together, the most probable group first.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def caption(
     random_state: int = 0,
     config: RankingConfig = RANKING,
 ) -> Captions:
-    """Ask the network for the kernels of a table, without fitting anything.
+    """Predict the kernels of a table with the network, without fitting anything.
 
     Parameters
     ----------
@@ -129,11 +129,11 @@ def caption(
     model : str or LoadedModel
         The checkpoint of the network: a bundled name, "default" or "paper", or a file.
     head : {"decoder", "classifier"}
-        The decoder says sums of up to three words, the classifier single words.
+        The decoder predicts sums of up to three words, the classifier single words.
     search : {"beam", "greedy", "sample"}
-        How the decoder's captions are searched.
+        How the decoder searches for captions.
     ranking : {"expected-loss", "probability"}
-        How captions are ranked: so that the best of the k is expected to lose little against the best kernel; or by
+        How captions are ranked: such that the best of the k has a small expected loss relative to the best kernel, or by
         probability, as in the paper.
     random_state : int
         Seed of the subsets of a large table and of sampling.
@@ -185,7 +185,7 @@ def _check_options(k: int, head: str, search: str, ranking: str) -> None:
             raise InvalidInputError(f"{name} must be one of {', '.join(allowed)}, got '{value}'")
 
 
-# --- the network's view of one table -------------------------------------------------------------------------------------
+# --- the encodings of one table ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ class View:
 
     encodings: Tensor  # (S, D, E)
     size: tuple[int, int]  # of the table
-    rows: int  # that were looked at
+    rows: int  # number of rows that were read
     strangeness: float | None
     roughness: Tensor | None
     noise: float | None
@@ -267,7 +267,7 @@ def _caption(
 
 
 def _scenarios(loaded: LoadedModel, view: View, words: Tensor, captions: Sequence[tuple[int, ...]]) -> Tensor | None:
-    """What each caption may lose, nats per row (S, C); None if the checkpoint has not learned it."""
+    """Scenarios of each caption's loss, nats per row (S, C); None if the checkpoint does not predict losses."""
     head = loaded.advice
     if head is None or view.roughness is None or view.noise is None:
         return None

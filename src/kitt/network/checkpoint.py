@@ -1,7 +1,7 @@
 """A trained network in one safetensors file: weights, config, word list, and where they come from.
 
-The header holds `Checkpoint`, the facts, as JSON; tensors named "model.*" are the weights, and "extra.*" whatever else
-was learned (what each kernel costs, `network.advice`). Checkpoints in `kitt/network/weights` are known by their names.
+The header holds the metadata, `Checkpoint`, as JSON; tensors named "model.*" are the weights, and "extra.*" what else was
+learned (the expected losses of kernels, `network.advice`). Checkpoints in `kitt/network/weights` are loaded by name.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def code_version() -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """The facts about a trained network."""
+    """The metadata of a trained network."""
 
     name: str
     config: CaptionerConfig
@@ -84,7 +84,7 @@ def config_from_dict(values: Mapping[str, Any]) -> CaptionerConfig:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A network ready for use: in eval mode, float32, without gradients. Bundled ones are shared: leave them as is."""
+    """A network ready for use: in eval mode, float32, without gradients. Bundled ones are shared: do not modify them."""
 
     model: Captioner
     facts: Checkpoint
@@ -92,7 +92,7 @@ class LoadedModel:
 
     @cached_property
     def advice(self) -> AdviceHead | None:
-        """What it has learned of the losses of kernels; None if nothing."""
+        """The head that predicts the losses of kernels; None if the checkpoint has none."""
         return advice.from_tensors(self.tensors)
 
 
@@ -127,14 +127,14 @@ def load(name_or_path: str | Path) -> LoadedModel:
 
 
 def read_facts(name_or_path: str | Path) -> Checkpoint:
-    """The facts about a checkpoint, without its weights."""
+    """The metadata of a checkpoint, read without its weights."""
     path = _existing(name_or_path)
     with _opened(path) as file:
         return _facts(path, file)
 
 
 def bundled() -> list[Checkpoint]:
-    """The facts about every bundled checkpoint, by name."""
+    """The metadata of every bundled checkpoint, by name."""
     return [read_facts(name) for name in _bundled()]
 
 

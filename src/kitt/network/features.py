@@ -27,7 +27,7 @@ _CHUNK = 2**19  # entries of the pairwise matrices worked on at once, so that th
 
 @dataclass(frozen=True)
 class PaddedTables:
-    """A batch of standardised tables with everything masked that is not data, and the residual of a linear fit."""
+    """A batch of standardised tables, with zeros where there is no data, and the residual of a linear fit."""
 
     X: Tensor  # (B, N, D)
     y: Tensor  # (B, N)
@@ -91,7 +91,7 @@ def _signals(t: PaddedTables) -> Tensor:
 
 
 def _along_columns(t: PaddedTables, total: Tensor) -> Tensor:
-    """Ties, and smoothing along each column: over everything, and among points that are close in the other columns."""
+    """Ties, and smoothing along each column: over all points, and over points that are close in the other columns."""
     B, N, D = t.X.shape
     x = t.X.mT.reshape(B * D, N)
     data_set = torch.arange(B).repeat_interleave(D)
@@ -144,7 +144,7 @@ def _spectra(X: Tensor, signals: Tensor, t: PaddedTables) -> Tensor:
 
 
 def _smooth(squared: Tensor, window: Tensor | None, signals: Tensor, n: Tensor) -> Tensor:
-    """Gaussian smoothing of target and residual at all widths over given squared distances (C, N, N), which are used up.
+    """Gaussian smoothing of target and residual at all widths over given squared distances (C, N, N), which are overwritten.
 
     One product of the weights with the signals gives, for each width: the log of the mean weight, and for target and
     residual the leave-one-out smoothing error, the correlogram and the variogram. With a window, every other width is also
@@ -175,7 +175,7 @@ def probe(t: PaddedTables, roughness: Tensor, nugget: Tensor) -> tuple[Tensor, T
     """Evidence for a few Gaussian processes with inverse lengthscales `roughness` (B, D) and noise share `nugget` (B,).
 
     For RBF and the three Materns at three multiples of the metric: the profile log likelihood (the overall variance is
-    maximised in closed form) of the target and of the linear fit's residual. And what one of them leaves: standardised
+    maximised in closed form) of the target and of the linear fit's residual. Also the residuals of one of them: standardised
     leave-one-out errors, their spectrum along each column and whether they grow with it. No gradient flows back.
     """
     with torch.no_grad():
@@ -238,7 +238,7 @@ def _compress(nats: Tensor) -> Tensor:
     return -torch.log1p(-nats)
 
 
-# --- the numbers of `describe` as curves, to be looked at -----------------------------------------------------------------
+# --- the numbers of `describe` as curves, for figures ---------------------------------------------------------------------
 
 PASSES = tuple(  # of `_smooth` along a column: its width, and whether only among points close in the other columns
     (width, inside) for i, width in enumerate(WIDTHS) for inside in ((False, True) if i % 2 == 0 else (False,))
@@ -247,7 +247,7 @@ PASSES = tuple(  # of `_smooth` along a column: its width, and whether only amon
 
 @dataclass(frozen=True)
 class Curves:
-    """What `describe` says along each column, for target (0) and residual of the linear fit (1), on natural scales."""
+    """The curves that `describe` computes along each column, for target (0) and residual of the linear fit (1)."""
 
     power: Tensor  # (B, D, 2, FREQUENCIES): periodogram, about 1 for white noise
     neighbours: Tensor  # (B, D, PASSES): mean weight of the other points

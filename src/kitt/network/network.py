@@ -87,7 +87,8 @@ class CrossAttention(nn.Module):
 class SetAttentionBlock(nn.Module):
     """SAB(Z) = LayerNorm(Z + Dropout(rFF(Multihead(Z, Z, Z)))), rFF a dense ReLU layer (paper, Model Architecture).
 
-    The paper's code drops attention weights too; its text does not, and a step takes half the time without.
+    The paper's code also applies dropout to the attention weights; its text does not, and without it a step takes half
+    the time.
     """
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
@@ -112,7 +113,7 @@ class PaperEncoder(nn.Module):
         self.out = nn.Sequential(dense(width, width), nn.ReLU(), dense(width, width), nn.ReLU())
 
     def forward(self, X: Tensor, y: Tensor, n_mask: Mask = None, d_mask: Mask = None) -> Tensor:
-        """X (B, N, D), y (B, N) -> encodings (B, D, E); those of padded dimensions mean nothing."""
+        """X (B, N, D), y (B, N) -> encodings (B, D, E); those of padded dimensions are arbitrary."""
         G = self.encode_points(X, y, n_mask, d_mask)
         for block in self.dimension_blocks:
             G = block(G, d_mask)
@@ -152,7 +153,7 @@ class Block(nn.Module):
 
 
 class Normaliser(nn.Module):
-    """Statistics with fixed means and deviations, measured once on the prior; batch norm would mix sizes of tables."""
+    """Normalises statistics by means and deviations measured once on the prior; batch norm would mix tables of all sizes."""
 
     mean: Tensor
     scale: Tensor
@@ -173,7 +174,7 @@ class Normaliser(nn.Module):
 
 @dataclass(frozen=True)
 class Reading:
-    """What the stem makes of a batch of tables."""
+    """The output of the stem for a batch of tables."""
 
     encodings: Tensor  # (B, D, E)
     roughness: Tensor  # (B, D) log of each column's inverse lengthscale
@@ -182,13 +183,13 @@ class Reading:
 
 
 class StemEncoder(nn.Module):
-    """Encodes statistics of the table instead of its points, and then Gaussian processes with estimated lengthscales.
+    """Encodes statistics of the table instead of its points, together with the fit of a few Gaussian processes.
 
     1. `features.describe` -> blocks over columns (one extra token stands for the whole table).
-    2. From these, a guess of each column's roughness and of the noise; `features.probe` tries a few Gaussian processes
-       with that metric.
-    3. What the probes say is added to the tokens -> blocks over columns -> encodings.
-    The guesses are trained by a loss of their own (`guess`), for no gradient goes through the probes.
+    2. From these, an estimate of each column's roughness and of the noise; `features.probe` evaluates a few Gaussian
+       processes with that metric.
+    3. The result of the probes is added to the tokens -> blocks over columns -> encodings.
+    The estimates are trained by a loss of their own (`guess`), because no gradient goes through the probes.
     """
 
     def __init__(self, width: int, heads: int, blocks: int, probe_blocks: int, dropout: float) -> None:
@@ -204,7 +205,7 @@ class StemEncoder(nn.Module):
         self.out = layer_norm(width)
 
     def forward(self, X: Tensor, y: Tensor, n_mask: Mask = None, d_mask: Mask = None) -> Tensor:
-        """X (B, N, D), y (B, N) -> encodings (B, D, E); those of padded dimensions mean nothing."""
+        """X (B, N, D), y (B, N) -> encodings (B, D, E); those of padded dimensions are arbitrary."""
         return self.read(X, y, n_mask, d_mask).encodings
 
     def read(self, X: Tensor, y: Tensor, n_mask: Mask = None, d_mask: Mask = None) -> Reading:
@@ -219,7 +220,7 @@ class StemEncoder(nn.Module):
         for block in self.blocks:
             Z = block(Z, valid)
         roughness, noise = self.guess(Z)
-        # In single precision an answer could depend on the number of threads; training does not mind.
+        # In single precision the result could depend on the number of threads, which does no harm in training.
         seen = table if self.training else table.double()
         evidence = (part.to(X) for part in probe(seen, *(g.detach().exp().to(seen.X) for g in (roughness, noise))))
         Z = Z + self._tokens(2, *(normalise(p) for normalise, p in zip(self.normalise[2:], evidence, strict=True)))
@@ -328,7 +329,7 @@ class Decoder(nn.Module):
     def forward(self, encodings: Tensor, d_mask: Mask, prompt: Tensor) -> Tensor:
         """Encodings (B, D, E), prompt (B, T) int64 -> (B, T, V + 1). Logits at t see the prompt up to and including t.
 
-        So all steps of a known caption are one pass, and PAD, allowed at the end only, is never seen by the rest.
+        So all steps of a known caption take one pass, and PAD, which is allowed at the end only, influences no other logits.
         """
         Z = self.dropout(self.embed(prompt))  # (B, T) -> (B, T, width)
         for block in self.blocks:
@@ -365,7 +366,7 @@ class Captioner(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class CaptionerConfig:
-    """What every captioner has: the vocabulary and the decoder. An encoder's config adds its own fields."""
+    """The fields of every captioner: the vocabulary, the size of the encoder, and the decoder."""
 
     words: int = 34
     max_words: int = 3
@@ -373,6 +374,9 @@ class CaptionerConfig:
     decoder_width: int = 256
     decoder_heads: int = 8
     decoder_blocks: int = 6
+    width: int = 128
+    heads: int = 4
+    blocks: int = 6
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -381,13 +385,12 @@ class CaptionerConfig:
                 raise InvalidInputError(f"{field.name} must be an integer of at least 1, not {value!r}")
         if type(self.dropout) not in (int, float) or not 0 <= self.dropout < 1:
             raise InvalidInputError(f"dropout must be a number in [0, 1), not {self.dropout!r}")
-        self._check_heads("decoder_width", "decoder_heads")
-
-    def _check_heads(self, width: str, heads: str) -> None:
-        if getattr(self, width) % getattr(self, heads):
-            raise InvalidInputError(
-                f"{width} must be a multiple of {heads}, not {getattr(self, width)} with {getattr(self, heads)} heads"
-            )
+        for part in ("decoder_", ""):
+            width, heads = getattr(self, f"{part}width"), getattr(self, f"{part}heads")
+            if width % heads:
+                raise InvalidInputError(
+                    f"{part}width must be a multiple of {part}heads, not {width} with {heads} heads"
+                )
 
     @property
     def stop(self) -> int:
@@ -416,35 +419,25 @@ class CaptionerConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class PaperConfig(CaptionerConfig):
-    """The paper's network. Its code has width 128 for the classifier, and for the decoder 256 with 8 heads, of which
-    weights take 14 MB; ours has the classifier's width."""
+    """The paper's network, with `blocks` over points and as many over dimensions.
+
+    Its code has width 128 for the classifier, and for the decoder 256 with 8 heads, of which weights take 14 MB; ours has
+    the classifier's width.
+    """
 
     decoder_width: int = 128
-    width: int = 128
-    heads: int = 4
-    blocks: int = 6  # over points, and as many over dimensions
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check_heads("width", "heads")
 
 
 @dataclass(frozen=True, kw_only=True)
 class StemConfig(CaptionerConfig):
-    """Our network."""
+    """The network with the stem of statistics, which the bundled checkpoint "default" uses."""
 
     dropout: float = 0.0
     decoder_width: int = 128
     decoder_heads: int = 4
     decoder_blocks: int = 3
-    width: int = 128
-    heads: int = 4
     blocks: int = 3
     probe_blocks: int = 3
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check_heads("width", "heads")
 
 
 CONFIGS: dict[str, type[CaptionerConfig]] = {"paper": PaperConfig, "stem": StemConfig}
@@ -477,7 +470,7 @@ def teacher_forcing(captions: Tensor, config: CaptionerConfig) -> tuple[Tensor, 
     """Captions (B, T) of word ids, PAD at the end -> (prompt, target), both (B, min(T + 1, max_words)).
 
     For one word of at most three: prompt START w1 PAD, target w1 STOP PAD. Every target ends with STOP, except that of
-    a caption of max_words words: decoding ends there anyway, and no STOP is paid for (the paper's code).
+    a caption of max_words words: decoding ends there anyway, so STOP has no loss there (as in the paper's code).
     """
     if captions.shape[1] > config.max_words:
         raise InvalidInputError(f"captions have at most {config.max_words} words, not {captions.shape[1]}")

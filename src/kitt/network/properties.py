@@ -1,7 +1,7 @@
-"""What the network believes of a table in words people use: properties, each with the probability of all captions that
-have it together.
+"""Properties of a table in everyday words, each with the total probability of all captions that have it.
 
-A single caption is rarely probable, because several kernels say nearly the same; what they have in common is.
+A single caption rarely has a large probability, because several kernels are nearly equivalent. A property that they share
+has the sum of their probabilities.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from kitt.language.grammar import WORDS, Expression, Primitive, Word
 
 Step = Callable[[Sequence[tuple[int, ...]]], Tensor]  # prompts -> log-probabilities (P, V + 1) of the next word or STOP
 
-_ROUGH = (Primitive.MATERN12, Primitive.MATERN32)
+SMOOTH = (Primitive.RBF, Primitive.MATERN52)
+ROUGH = (Primitive.MATERN12, Primitive.MATERN32)
 _REPEATING = (Primitive.PERIODIC, Primitive.COSINE)
 
 
@@ -35,8 +36,8 @@ def _grows(word: Word) -> bool:
 
 
 PROPERTIES: dict[str, tuple[str, Callable[[Expression], bool]]] = {
-    "smooth": ("curves without corners", lambda e: bool(e.signal) and not any(_has(w, _ROUGH) for w in e)),
-    "rough": ("ragged, without smooth curves", lambda e: any(_has(w, _ROUGH) for w in e.signal)),
+    "smooth": ("curves without corners", lambda e: bool(e.signal) and not any(_has(w, ROUGH) for w in e)),
+    "rough": ("ragged, without smooth curves", lambda e: any(_has(w, ROUGH) for w in e.signal)),
     "repeats": ("a season or a wave along a column", lambda e: any(_has(w, _REPEATING) for w in e)),
     "trend": ("a straight or quadratic line along a column", lambda e: any(_is_linear(w) for w in e.signal)),
     "strength changes": ("the target moves more at one end of a column", lambda e: any(map(_grows, e.signal))),
@@ -52,7 +53,7 @@ PROPERTIES: dict[str, tuple[str, Callable[[Expression], bool]]] = {
 class PropertiesConfig:
     """How the sums are computed; chosen on simulated tables (`kitt bench calibration`)."""
 
-    prompts: int = 48  # beginnings of captions that are followed up
+    prompts: int = 48  # beginnings of captions that are extended at each step
 
 
 DEFAULT = PropertiesConfig()
@@ -72,7 +73,7 @@ class Property:
 
 @dataclass(frozen=True)
 class Group:
-    """Captions that say nearly the same, the most probable first, with the sum of their probabilities."""
+    """Similar captions, the most probable first, with the sum of their probabilities."""
 
     expressions: tuple[Expression, ...]
     probability: float
@@ -90,7 +91,7 @@ _ALIKE = {
 
 
 def alike(captions: Sequence[tuple[Expression, float]]) -> tuple[Group, ...]:
-    """Captions grouped by what they are up to details: RBF or Matern52, Matern32 or Matern12, Periodic or Cosine."""
+    """Captions grouped such that RBF and Matern52, Matern32 and Matern12, and Periodic and Cosine count as the same."""
     groups: dict[frozenset[tuple[Primitive, ...]], list[tuple[Expression, float]]] = {}
     for expression, p in captions:
         key = frozenset(tuple(sorted(_ALIKE.get(f, f) for f in word.factors)) for word in expression)
@@ -108,9 +109,9 @@ def has_property(name: str, expression: Expression) -> bool:
 
 
 def properties(step: Step, words: int, most: int = DEFAULT.prompts) -> tuple[Property, ...]:
-    """The probability of each property over all captions of up to so many words, not only over the ones that are named.
+    """The probability of each property over all captions of up to so many words, not only over those that are returned.
 
-    The sum is exact over the first word; of the many longer captions, a systematic sample of their beginnings goes on.
+    The sum over first words is exact; the many longer captions are represented by a systematic sample of their beginnings.
     """
     kept = [_Prompt((), 1.0)]
     total = np.zeros(len(_FLAGS))
@@ -133,7 +134,7 @@ def properties(step: Step, words: int, most: int = DEFAULT.prompts) -> tuple[Pro
 
 @dataclass(frozen=True)
 class _Prompt:
-    """The beginning of a caption, and the probability of the captions that it stands for."""
+    """The beginning of a caption, and the probability of all captions that it represents in the sample."""
 
     words: tuple[int, ...]
     weight: float
@@ -155,7 +156,7 @@ def _sampled(kept: Sequence[_Prompt], joint: NDArray[np.float64], most: int) -> 
 
 _TESTS: tuple[Callable[[Word], bool], ...] = (
     lambda w: not w.is_noise,
-    lambda w: not w.is_noise and _has(w, _ROUGH),
+    lambda w: not w.is_noise and _has(w, ROUGH),
     lambda w: _has(w, _REPEATING),
     lambda w: not w.is_noise and _is_linear(w),
     _grows,
@@ -166,11 +167,11 @@ _FLAGS = np.array([[test(word) for word in WORDS] for test in _TESTS])  # (7, V)
 
 
 def _flags(words: Sequence[int]) -> NDArray[np.bool_]:
-    """(7,) whether any of some words has each flag."""
+    """Whether any of the given words has each flag, (7,)."""
     return np.asarray(_FLAGS[:, list(words)].sum(1) > 0)
 
 
 def _properties_of(flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Of captions whose words have these flags (7, ...): in the order of PROPERTIES."""
+    """Which properties captions have whose words have these flags (7, ...), in the order of PROPERTIES."""
     signal, rough, repeats, trend, grows, changing, _ = flags
     return np.stack([signal & ~rough, rough, repeats, trend, grows, changing, ~signal])

@@ -1,8 +1,8 @@
-"""Which captions to fit first: not the most probable ones, but those whose error is expected to cost least.
+"""Ranking of captions by expected loss instead of probability.
 
-Errors are not alike: a word that is too flexible costs hundredths of a nat per row, one that is too rigid costs whole nats.
-A checkpoint holds a head that has learned from real tables what each kernel loses (`network.advice`), as scenarios of the
-loss of each caption. A checkpoint without that head ranks by probability, as the paper does.
+Wrong captions differ in their cost: a word that is too flexible loses hundredths of a nat per row, one that is too rigid
+loses whole nats. A checkpoint may hold a head that predicts scenarios of the loss of each caption, learned from real tables
+(`network.advice`). A checkpoint without that head ranks by probability, as the paper does.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ RANKINGS = ("expected-loss", "probability")
 class RankingConfig:
     """The numbers of the ranking; chosen by cross-validation over the tables of 1,149 tasks of `kitt bench losses`."""
 
-    own_loss_weight: float = 0.2  # of a further caption's own expected loss, beside what it adds to those chosen before
-    trust: float = 0.5  # in the network: a caption of probability p loses what was learned, times 1 − trust p
-    close_loss: float = 0.01  # nats per row within which losses are alike, and the most probable caption comes first
+    own_loss_weight: float = 0.2  # weight of a further caption's own expected loss, beside its gain over those chosen
+    trust: float = 0.5  # trust in the network: losses of a caption of probability p are multiplied by 1 − trust p
+    close_loss: float = 0.01  # among losses this close, in nats per row, the most probable caption comes first
 
 
 DEFAULT = RankingConfig()
 
 
 def trusted(scenarios: Tensor, probabilities: Tensor, config: RankingConfig = DEFAULT) -> Tensor:
-    """What captions lose (S, C), given also how probable (C,) the network finds each: the true kernel loses nothing."""
+    """The losses of captions (S, C), reduced by the probability of each (C,): the true kernel loses nothing."""
     return scenarios * (1 - config.trust * probabilities)
 
 
 def rank(scenarios: Tensor, k: int, config: RankingConfig = DEFAULT) -> list[int]:
-    """The places of k captions, the best first, given what each loses in each scenario (S, C).
+    """The positions of k captions, the best first, given the loss of each in each scenario (S, C).
 
     The captions come in decreasing order of probability. The first that is chosen is the one with the smallest mean loss;
     each further one most reduces the mean over scenarios of the smallest loss among those chosen. The most probable

@@ -16,7 +16,7 @@ from kitt.network.checkpoint import LoadedModel
 class SearchConfig:
     """How many captions the searches keep."""
 
-    beam: int = 34  # width of the beam: each single word is one of the captions
+    beam: int = 34  # width of the beam, so that every single word is among the captions
     samples: int = 60  # as in the paper's code
 
 
@@ -32,7 +32,7 @@ class Stepper:
         self._temperature = loaded.facts.extra.get("caption_temperature", 1.0)
 
     def __call__(self, prompts: Sequence[tuple[int, ...]]) -> Tensor:
-        """(P, V + 1): words of the prompt, and STOP at the first step, are excluded; the rest is renormalised."""
+        """Log-probabilities (P, V + 1), without the words of the prompt and without STOP at the first step, renormalised."""
         S = len(self._encodings)
         tokens = torch.tensor([(self.config.start, *prompt) for prompt in prompts])
         encodings = self._encodings.repeat(len(prompts), 1, 1)  # (P·S, D, E)
@@ -48,7 +48,7 @@ Sequences = dict[tuple[int, ...], float]  # caption in order -> log-probability
 
 
 def greedy(step: Stepper, generator: torch.Generator) -> Sequences:
-    """Greedy decoding: the most probable next word, again and again (paper, Inference, steps 2 and 3)."""
+    """Greedy decoding: always append the most probable next word (paper, Inference, steps 2 and 3)."""
     words: tuple[int, ...] = ()
     total = 0.0
     while len(words) < step.config.max_words:
@@ -111,7 +111,7 @@ SEARCHES: dict[str, Callable[[Stepper, torch.Generator], Sequences]] = {
 
 
 def merge_orders(found: Sequences) -> Sums:
-    """Merge captions that are the same sum: add their probabilities, and keep the most probable order."""
+    """Merge captions that are the same sum in different orders: add their probabilities and keep the most probable order."""
     merged: dict[frozenset[int], tuple[tuple[int, ...], float, float]] = {}
     for words, log_p in found.items():
         if math.isfinite(log_p):

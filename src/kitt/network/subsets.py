@@ -1,4 +1,4 @@
-"""Which rows of a large table the network reads: a few random subsets, the same whatever the order, units or signs."""
+"""Which rows of a large table the network reads: random subsets that do not depend on order, units or signs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class SubsetsConfig:
     """How much of a table the network reads."""
 
     subsets: int = 2  # random subsets of a large table; their log-probabilities are averaged: `kitt bench latency`
-    work: float = 0.7e6  # about what one subset may cost, N² (D + 6): a tenth of a second (`kitt bench latency`)
+    work: float = 0.7e6  # bound of N² (D + 6) for one subset, about a tenth of a second: `kitt bench latency`
     min_points: int = 64
-    max_points: int = 384  # `kitt bench latency`
+    max_points: int = 384  # largest number of rows of a subset: `kitt bench latency`
 
 
 CONFIG = SubsetsConfig()
@@ -34,8 +34,8 @@ def points_cap(d: int) -> int:
 def subsets(X: FloatArray, y: FloatArray, random_state: int) -> list[NDArray[np.intp]] | None:
     """Indices of a few random subsets of a large table, or None for a small one.
 
-    Rows are drawn by a hash of their standardised values, so that the answer depends neither on the order of rows or columns
-    nor on the units or the sign of any of them. Copies of a row have hashes of their own.
+    Rows are drawn by a hash of their standardised values, so that the subsets depend neither on the order of rows or columns
+    nor on the units or the sign of a column. Copies of a row have different hashes.
     """
     cap = points_cap(X.shape[1])
     if len(X) <= cap:
@@ -44,7 +44,7 @@ def subsets(X: FloatArray, y: FloatArray, random_state: int) -> list[NDArray[np.
     ordered, order = key.sort()
     position = torch.arange(len(key))
     is_new = torch.cat([torch.ones(1, dtype=torch.bool), ordered[1:] != ordered[:-1]])
-    copy = torch.empty_like(key)  # how many rows of the same values come before a row
+    copy = torch.empty_like(key)  # how many equal rows come before each row
     copy[order] = position - torch.where(is_new, position, 0).cummax(0).values
     hashes = (_mixed(key + copy * _ODD, 3 + i + _SUBSET_SEEDS * random_state) for i in range(CONFIG.subsets))
     return [hashed.topk(cap, largest=False).indices.numpy() for hashed in hashes]
@@ -54,15 +54,15 @@ def _row_keys(values: FloatArray, seed: int) -> Tensor:
     """The sum over the columns of a hash of each value's distance from the mean, in millionths of standard deviations."""
     mean, scale = centre_and_scale(values) if len(values) <= _CAREFUL_ROWS else (values.mean(0), values.std(0))
     scale, keys = np.where(scale > 0, scale, 1.0), []
-    for start in range(0, len(values), _CHUNK_ROWS):  # that stay in the cache
+    for start in range(0, len(values), _CHUNK_ROWS):  # chunks that fit into the cache
         z = torch.tensor(values[start : start + _CHUNK_ROWS] / scale - mean / scale).abs_().mul_(1e6)
         keys.append(_mixed(z.nan_to_num_(0.0).clamp_(max=1e18).round_().long(), seed).sum(1))
     return torch.cat(keys)
 
 
 _ODD = -0x61C8864680B583EB  # 2^64 over the golden ratio, as a signed integer
-_SUBSET_SEEDS = 1000  # seeds of one random state
-_CAREFUL_ROWS = 100_000  # above, numbers beside the largest floats are not looked after
+_SUBSET_SEEDS = 1000  # distance between the hash seeds of two random states
+_CAREFUL_ROWS = 100_000  # with more rows, values close to the largest floats get no special treatment
 _CHUNK_ROWS = 2**14
 
 

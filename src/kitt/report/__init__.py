@@ -1,4 +1,4 @@
-"""The HTML report of a suggestion, and its figures. Modules are imported when they are first used."""
+"""The HTML report of a suggestion or a forecast, and its figures. Modules are imported when they are first used."""
 
 from __future__ import annotations
 

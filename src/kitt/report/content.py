@@ -93,10 +93,18 @@ def _gain(log_density: FloatArray, reference: FittedGP) -> tuple[float, float]:
     return float(gain.mean()), float(gain.std() / math.sqrt(len(gain)))
 
 
-def shares(explanation: Explanation, most: int = 10) -> list[tuple[str, float, float, float | None]]:
-    """Columns and pairs of them with their shares of the fitted mean, standard errors and total shares: they add up."""
-    single = [(e.column, e.alone or 0.0, e.alone_error or 0.0, e.sensitivity) for e in explanation.columns]
-    pairs = [(" and ".join(p.columns) + " together", p.share, p.error, None) for p in explanation.interactions]
+Share = tuple[str, float, float, tuple[float, float] | None]
+
+
+def shares(explanation: Explanation, most: int = 8) -> list[Share]:
+    """Columns and pairs of them with their shares of the fitted mean and its error, and total ones: they add up."""
+    single: list[Share] = [
+        (e.column, e.alone or 0.0, e.alone_error or 0.0, (e.sensitivity, e.sensitivity_error or 0.0))
+        for e in explanation.columns
+    ]
+    pairs: list[Share] = [
+        (" and ".join(p.columns) + " together", p.share, p.error, None) for p in explanation.interactions
+    ]
     told = [*single[:most], *(pair for pair in pairs[:3] if pair[1] >= 0.01)]
     rest = 1 - sum(share for _, share, _, _ in told)
     return [*told, ("everything else", max(rest, 0.0), 0.0, None)]
@@ -245,11 +253,16 @@ def seen(suggestion: Suggestion) -> str:
     return f"all {table.n:,} rows" if chosen is None else f"{len(chosen)} random subsets of {len(chosen[0]):,} rows"
 
 
+def versions() -> str:
+    """Of this package, and of what its numbers rest on."""
+    installed = ", ".join(f"{library} {metadata.version(library)}" for library in _LIBRARIES)
+    return f"{installed}, Python {platform.python_version()}"
+
+
 def settings(suggestion: Suggestion, seconds: float) -> Iterator[tuple[str, str]]:
     """Everything that is needed to reproduce the fit; `seconds` is the time that the report took."""
     options = suggestion.options
-    versions = ", ".join(f"{library} {metadata.version(library)}" for library in _LIBRARIES)
-    yield "versions", f"{versions}, Python {platform.python_version()}"
+    yield "versions", versions()
     yield "network", Path(options.model).name
     yield "it saw", seen(suggestion)
     yield "captions", f"{options.k}, by {options.head}, {options.search} search, ranked by {options.ranking}"

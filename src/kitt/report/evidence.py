@@ -19,7 +19,7 @@ from kitt.report.figures import Column, Line
 
 if TYPE_CHECKING:
     from kitt import Explanation
-from kitt.table import dataset as data
+from kitt.table import encoding
 from kitt.table.scaling import FloatArray, Standardiser
 
 _FEWEST_NEIGHBOURS = 0.2  # mean weight below which smoothing says nothing
@@ -44,7 +44,7 @@ class _Seen:
     error: tuple[Line, Line]
 
 
-def evidence(suggestion: Suggestion, explanation: Explanation, columns: Sequence[data.Column]) -> list[Evidence]:
+def evidence(suggestion: Suggestion, explanation: Explanation, columns: Sequence[encoding.Column]) -> list[Evidence]:
     """The pictures of some columns; of one with levels, those of its first indicator. All columns have the same limits."""
     curves, scales = _curves(suggestion)
     roughness = suggestion.captions.roughness
@@ -86,7 +86,7 @@ def _curves(suggestion: Suggestion) -> tuple[features.Curves, FloatArray]:
         return features.curves(columns.mean(0, keepdim=True)), np.mean([s.x_scale for s in scales], axis=0)
 
 
-def _along(suggestion: Suggestion, column: data.Column, curves: features.Curves, scales: FloatArray) -> _Seen:
+def _along(suggestion: Suggestion, column: encoding.Column, curves: features.Curves, scales: FloatArray) -> _Seen:
     name, table = column.outputs[0], suggestion.dataset
     d = table.names.index(name)
     widths, inside = (np.array(values) for values in zip(*features.PASSES, strict=True))
@@ -106,7 +106,7 @@ def _limits(lines: Sequence[Line]) -> tuple[float, float]:
     return min(0.18, 0.7 * float(values.min(initial=1.0))), max(1.6, 1.2 * float(values.max(initial=1.0)))
 
 
-def _periods(explanation: Explanation, column: data.Column) -> list[float]:
+def _periods(explanation: Explanation, column: encoding.Column) -> list[float]:
     """At which the fitted kernel repeats along a column that matters to the word."""
     effects = [effect for part in explanation.parts if part.share > 0.01 for effect in part.active]
     return [period for effect in effects if effect.column == column.name for period in effect.periods]

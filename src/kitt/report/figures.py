@@ -145,7 +145,7 @@ def fit(column: Column, target: str, x: FloatArray, y: FloatArray, curve: Curve)
     axes.plot(_moment(column, curve.x), curve.mean, color=BLUE, linewidth=1.1, label="mean")
     points(axes, _moment(column, x[some]), y[some], size=2.2)
     axes.plot([], [], "o", color=INK, markersize=2.4, alpha=0.6, label="rows")
-    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4, borderaxespad=0.2)
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4, borderaxespad=0.2)
     axes.set_ylabel(shown(target))
     _along(axes, column)
     return figure

@@ -18,7 +18,7 @@ from kitt.report.figures import Column, Curve
 
 if TYPE_CHECKING:
     from kitt import Explanation
-from kitt.table import dataset as data
+from kitt.table import encoding
 from kitt.table.scaling import FloatArray
 
 MOST_COLUMNS = 6
@@ -40,14 +40,14 @@ class Gallery:
         return self.suggestion.dataset.target
 
     @cached_property
-    def active(self) -> list[data.Column]:
+    def active(self) -> list[encoding.Column]:
         """The columns of the table that matter most, the strongest first."""
         known = {column.name: column for column in self.suggestion.dataset.encoding.columns}
         strong = [effect.column for effect in self.explanation.columns if effect.sensitivity >= 0.01]
         names = strong or [effect.column for effect in self.explanation.columns]
         return [known[name] for name in names[:MOST_COLUMNS]]
 
-    def _places(self, column: data.Column) -> list[int]:
+    def _places(self, column: encoding.Column) -> list[int]:
         return [self.suggestion.dataset.names.index(output) for output in column.outputs]
 
     @property
@@ -114,7 +114,7 @@ class Gallery:
                 typical[self._places(column)] = patterns[counts.argmax()]
         return typical
 
-    def _effect(self, column: data.Column, typical: FloatArray, known: Any) -> tuple[Curve, list[str]]:
+    def _effect(self, column: encoding.Column, typical: FloatArray, known: Any) -> tuple[Curve, list[str]]:
         """The function along a column, and the names of its points if these are few."""
         if known is not None:
             names = [f"{value:g}" for value in known.x] if column.kind == "number" and len(known.x) <= _FEW else []
@@ -133,7 +133,7 @@ class Gallery:
         return _banded(np.arange(len(values), dtype=np.float64) if names else values[:, 0], mean, variance), names
 
     def _effect_picture(
-        self, column: data.Column, curve: Curve, names: Sequence[str], limits: tuple[float, float]
+        self, column: encoding.Column, curve: Curve, names: Sequence[str], limits: tuple[float, float]
     ) -> Svg:
         axis = Column(column.name, origin=column.origin)
         if names:
@@ -142,15 +142,15 @@ class Gallery:
         return figures.effect(axis, self.target, curve, rows, limits)
 
     def heat_map(self) -> Svg | None:
-        """Columns and words; None where no word is a function of columns."""
+        """Columns and words; None where there are not several words that are functions of columns."""
         columns = [effect.column for effect in self.explanation.columns[:MOST_ROWS_OF_HEAT_MAP]]
         parts = self.explanation.parts
-        if not parts:
+        if len(parts) < 2:
             return None
-        together = [{effect.column: effect.sensitivity for effect in self.explanation.columns}] * (len(parts) > 1)
-        by_word = [{effect.column: effect.sensitivity for effect in part.effects} for part in parts] + together
+        together = {effect.column: effect.sensitivity for effect in self.explanation.columns}
+        by_word = [*({effect.column: effect.sensitivity for effect in part.effects} for part in parts), together]
         names = [(str(part.word), percent(part.share)) for part in parts]
-        names += [("all words", percent(1 - self.explanation.noise.share))] * (len(parts) > 1)
+        names.append(("all words", percent(1 - self.explanation.noise.share)))
         share = np.array([[word.get(column, 0.0) for word in by_word] for column in columns])
         return figures.heat_map(columns, names, share)
 

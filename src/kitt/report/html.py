@@ -1,4 +1,4 @@
-"""A suggestion as one HTML file that needs nothing else: the answer, the fit, the evidence, the code, how it was made."""
+"""A suggestion or a forecast as one HTML file that needs nothing else: the answer first, how it was made last."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from kitt.files import write_text
+from kitt.forecast.result import Forecast
 from kitt.formatting import percent
 from kitt.model.suggestion import Suggestion
-from kitt.report import content
+from kitt.report import content, forecast
 from kitt.report.evidence import evidence
 from kitt.report.gallery import Gallery
 
@@ -23,40 +24,35 @@ _UNREADABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def render_report(
-    suggestion: Suggestion, title: str | None = None, *, script_url: str | None = None, style_url: str | None = None
+    found: Suggestion | Forecast,
+    title: str | None = None,
+    *,
+    script_url: str | None = None,
+    style_url: str | None = None,
 ) -> str:
-    """The report of a fitted suggestion as HTML. `title` is what the table is called, its file perhaps.
+    """The report of a fitted suggestion or of a forecast as HTML. `title` is what the table is called, its file perhaps.
 
     With `script_url` and `style_url` it refers to `asset("report.js")` and `asset("report.css")` at these addresses
     instead of holding them, and has no inline script or style at all, for pages with a strict content policy.
     """
-    import kitt
-
     began = time.perf_counter()
-    explanation, left_out = (
-        replace(kitt.explain(suggestion), caveats=()),
-        content.left_out(suggestion),
-    )  # told as cautions
-    facts = _facts(suggestion) | {
-        "title": title,
-        "script_url": script_url,
-        "style_url": style_url,
-        "explanation": explanation,
-        "left_out": left_out,
-        "shares": content.shares(explanation) if len(explanation.columns) > 1 and explanation.is_signal else [],
-        **_pictures(Gallery(suggestion, explanation, left_out)),
-    }
-    facts["settings"] = list(content.settings(suggestion, time.perf_counter() - began))
-    return _environment().get_template("report.html").render(facts)
+    made: dict[str, Any] = {"title": title, "script_url": script_url, "style_url": style_url}
+    if isinstance(found, Forecast):
+        made |= forecast.facts(found)
+        made["settings"] = list(forecast.settings(found, time.perf_counter() - began))
+        return _environment().get_template("forecast.html").render(made)
+    made |= _facts(found)
+    made["settings"] = list(content.settings(found, time.perf_counter() - began))
+    return _environment().get_template("report.html").render(made)
 
 
-def write_report(suggestion: Suggestion, path: str | os.PathLike[str], title: str | None = None) -> None:
-    """Write what was found about a table as one HTML file that needs nothing else.
+def write_report(found: Suggestion | Forecast, path: str | os.PathLike[str], title: str | None = None) -> None:
+    """Write what was found about a table, or the forecast of a series, as one HTML file that needs nothing else.
 
     Parameters
     ----------
-    suggestion : Suggestion
-        With a fitted model: `kitt.suggest(..., fit=True)`.
+    found : Suggestion or Forecast
+        A suggestion with a fitted model, `kitt.suggest(..., fit=True)`, or what `kitt.forecast` returns.
     path : str or path
         The file to write, in one step: a reader sees the old file or the new one.
     title : str, optional
@@ -72,7 +68,7 @@ def write_report(suggestion: Suggestion, path: str | os.PathLike[str], title: st
     ...     "a sine" in pathlib.Path(folder, "report.html").read_text()
     True
     """
-    write_text(path, render_report(suggestion, title))
+    write_text(path, render_report(found, title))
 
 
 def asset(name: str) -> str:
@@ -85,8 +81,15 @@ def _facts(suggestion: Suggestion) -> dict[str, Any]:
 
     model = suggestion.fitted
     plain = content.plain(suggestion)
+    explanation = replace(kitt.explain(suggestion), caveats=())  # told as cautions
+    left_out = content.left_out(suggestion)
     return {
+        "explanation": explanation,
+        "left_out": left_out,
+        "shares": content.shares(explanation) if len(explanation.columns) > 1 and explanation.is_signal else [],
+        **_pictures(Gallery(suggestion, explanation, left_out)),
         "table": suggestion.dataset,
+        "inputs": suggestion.to_dict()["inputs"],
         "captions": suggestion.captions,
         "properties": suggestion.properties,
         "groups": suggestion.captions.groups,

@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException
 from kitt.errors import KittError
 from kitt.network.checkpoint import bundled, load, read_facts
 from kitt.serve import schemas
-from kitt.serve.handler import Handler, told
+from kitt.serve.handler import Handler, summary_of
 from kitt.serve.jobs import Job, Queue, QueueFullError
 from kitt.serve.security import REPORT_HEADERS, Guard, problem
 from kitt.serve.settings import Settings
@@ -52,7 +52,7 @@ _NO_JOB: dict[int | str, dict[str, Any]] = {
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
-    """The application; the network is loaded here, so that one that cannot be is an error now."""
+    """The application. The network is loaded here, so that a bad checkpoint is an error at the start."""
     settings = settings or Settings()
     load(settings.model)
     queue = Queue(settings)
@@ -85,10 +85,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 
 class _Server(uvicorn.Server):
-    """Ends the fits, and with them the streams of events, before it waits for its clients to leave."""
+    """A server that ends the fits, and with them the event streams, before it waits for clients to disconnect."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A second Ctrl+C is as good as the first: the end is a second away, and a forced one prints a traceback."""
+        """Treat a second Ctrl+C like the first: shutdown takes a second, and a forced one prints a traceback."""
         if not self.should_exit:
             super().handle_exit(sig, frame)
 
@@ -117,12 +117,12 @@ def run(app: FastAPI, settings: Settings) -> None:
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, KittError)
-    return problem(429 if isinstance(error, QueueFullError) else 422, type(error).__name__, error.told("page"))
+    return problem(429 if isinstance(error, QueueFullError) else 422, type(error).__name__, error.message_for("page"))
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return problem(422, "InvalidInputError", told(error.errors()))
+    return problem(422, "InvalidInputError", summary_of(error.errors()))
 
 
 async def _failed(request: Request, error: Exception) -> Response:
@@ -168,16 +168,17 @@ def _static(name: str) -> Response:
 def _tables(handler: Handler) -> APIRouter:
     router = APIRouter(tags=["tables"])
     asked, fits = schemas.body(schemas.Question), schemas.body(schemas.FitQuestion)
+    ahead = schemas.body(schemas.ForecastQuestion)
 
     @router.post("/table", response_model=schemas.TableFacts, responses=_REFUSED, openapi_extra=asked)
     async def table(request: Request) -> Any:
-        """What a table holds: its columns, missing cells and first rows."""
+        """Describe a table: its columns, missing cells and first rows."""
         return await handler.describe((await handler.read(request, schemas.Question))[0])
 
     @router.post("/suggest", response_model=schemas.Captions, responses=_REFUSED, openapi_extra=asked)
     async def suggest(request: Request) -> Any:
-        """Name the kernels of a table, with probabilities, without fitting anything."""
-        return (await handler.suggest(*await handler.read(request, schemas.Question)))[2]
+        """Propose kernels for a table, with probabilities, without fitting anything."""
+        return (await handler.suggest(*await handler.read(request, schemas.Question)))[1]
 
     full: dict[int | str, dict[str, Any]] = {429: {"model": schemas.Problem, "description": "The queue is full"}}
 
@@ -185,9 +186,18 @@ def _tables(handler: Handler) -> APIRouter:
         "/fit", response_model=schemas.JobFacts, status_code=202, responses=_REFUSED | full, openapi_extra=fits
     )
     async def fit(request: Request, response: Response) -> Any:
-        """Start a job that fits the kernels of a table; it stops if nobody asks for it for a minute."""
+        """Start a job that fits the kernels of a table; it stops if it receives no request for a minute."""
         table, question = await handler.read(request, schemas.FitQuestion)
-        job = handler.queue.submit(table.name, *await handler.suggest(table, question))
+        job = handler.queue.submit(*await handler.suggest(table, question))
+        response.headers["Location"] = f"/api/jobs/{job.id}"
+        return _job_facts(job, handler.queue)
+
+    @router.post(
+        "/forecast", response_model=schemas.JobFacts, status_code=202, responses=_REFUSED | full, openapi_extra=ahead
+    )
+    async def forecast(request: Request, response: Response) -> Any:
+        """Start a job that forecasts the series of a table; it stops if it receives no request for a minute."""
+        job = handler.queue.submit(await handler.forecast(*await handler.read(request, schemas.ForecastQuestion)))
         response.headers["Location"] = f"/api/jobs/{job.id}"
         return _job_facts(job, handler.queue)
 
@@ -204,7 +214,7 @@ def _tables(handler: Handler) -> APIRouter:
 
     @router.get("/limits", response_model=schemas.Limits, responses={421: _REFUSED[421]})
     async def limits() -> Any:
-        """The largest table that is taken."""
+        """The largest table that is accepted."""
         return asdict(handler.settings)
 
     @router.get("/examples", response_model=list[schemas.ExampleFacts], responses={421: _REFUSED[421]})
@@ -236,8 +246,12 @@ def _job_facts(job: Job, queue: Queue) -> dict[str, Any]:
     url = f"/api/jobs/{job.id}"
     links = {"self": url, "events": f"{url}/events"}
     if job.results is not None:
-        links |= {"report": f"{url}/report", "model": f"{url}/model", "predict": f"{url}/predict"}
-        links |= {library: f"{url}/code/{library}" for library in kitt.export.LIBRARIES}
+        links["report"] = f"{url}/report"
+        if job.results.values is not None:
+            links["values"] = f"{url}/values"
+        if job.results.model is not None:
+            links |= {"model": f"{url}/model", "predict": f"{url}/predict"}
+            links |= {library: f"{url}/code/{library}" for library in kitt.export.LIBRARIES}
     return {
         "id": job.id,
         "state": job.state,
@@ -246,6 +260,9 @@ def _job_facts(job: Job, queue: Queue) -> dict[str, Any]:
         "share": job.share,
         "seconds": job.seconds,
         "name": job.task.name,
+        "kind": job.task.kind,
+        "target": job.task.target,
+        "rows": job.task.rows,
         "captions": job.captions,
         "error": None if job.error is None else {"type": job.error[0], "message": job.error[1]},
         "result": None if job.results is None else job.results.summary,
@@ -268,12 +285,17 @@ def _jobs(queue: Queue, handler: Handler) -> APIRouter:
             raise HTTPException(409, f"this job has no results: it is {job.state}")
         return job.results
 
+    def model_of(id: str) -> str:
+        if (model := results(id).model) is None:
+            raise HTTPException(404, "this job is a forecast, which has no model to keep: see its values")
+        return model
+
     def text(kind: str) -> dict[int | str, dict[str, Any]]:
         return {200: {"content": {kind: {"schema": {"type": "string"}}}}} | _NO_JOB
 
     @router.get("", response_model=schemas.JobFacts, responses=_NO_JOB)
     async def status(id: str) -> Any:
-        """How far a job is, and its results when it is done."""
+        """The progress of a job, and its results when it is done."""
         return _job_facts(found(id), queue)
 
     @router.delete("", status_code=204, response_class=Response, responses=_NO_JOB)
@@ -294,7 +316,7 @@ def _jobs(queue: Queue, handler: Handler) -> APIRouter:
 
     @router.get("/report", response_class=Response, responses=text("text/html"))
     async def report(id: str, download: bool = False) -> Response:
-        """The report: for a page of this server, or to download, as one file that needs nothing else."""
+        """The report, for a page of this server or as one self-contained file to download."""
         html = results(id).report
         if download:
             return _attached(_self_contained(html), "kitt-report.html", "text/html")
@@ -303,7 +325,14 @@ def _jobs(queue: Queue, handler: Handler) -> APIRouter:
     @router.get("/model", response_class=Response, responses=text("application/json"))
     async def model(id: str) -> Response:
         """The fitted model, for `kitt predict`, `kitt explain` and `kitt export`."""
-        return _attached(results(id).model, "kitt-model.json", "application/json")
+        return _attached(model_of(id), "kitt-model.json", "application/json")
+
+    @router.get("/values", response_class=Response, responses=text("text/csv"))
+    async def values(id: str) -> Response:
+        """The values of a forecast, as CSV: a row for each step ahead, with mean and quantiles."""
+        if (made := results(id).values) is None:
+            raise HTTPException(404, "this job is a fit, which has no steps ahead: see its report")
+        return _attached(made, "kitt-forecast.csv", "text/csv")
 
     @router.post(
         "/predict",
@@ -313,12 +342,13 @@ def _jobs(queue: Queue, handler: Handler) -> APIRouter:
     )
     async def predict(id: str, request: Request) -> Response:
         """New rows with their predictions, as CSV: mean, standard deviation, and the ends of a 90 % interval."""
-        made = await handler.predict(request, results(id).model)
+        made = await handler.predict(request, model_of(id))
         return _attached(made, "kitt-predictions.csv", "text/csv")
 
     @router.get("/code/{library}", response_class=Response, responses=text("text/x-python"))
     async def code(id: str, library: str) -> Response:
-        """Source that builds the heaviest kernel in a library: gpytorch, botorch, sklearn, gpflow or gpjax."""
+        """Source code that builds the kernel of largest weight in a library: gpytorch, botorch, sklearn, gpflow or gpjax."""
+        model_of(id)
         sources = results(id).code
         if library not in sources:
             raise HTTPException(404, f"no export to '{library}'; the libraries are {', '.join(sources)}")
@@ -333,7 +363,7 @@ def _attached(text: str, name: str, kind: str) -> Response:
 
 
 def _self_contained(report: str) -> str:
-    """The report with its script and style in it instead of their addresses."""
+    """The report with its script and style inlined."""
     import kitt
 
     script, style = (f'<script src="{SCRIPT}"></script>', f'<link rel="stylesheet" href="{STYLE}">')

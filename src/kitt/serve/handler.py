@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_origin
 
 import anyio
 from fastapi import Request
@@ -14,17 +15,17 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
 from kitt.errors import InvalidInputError
+from kitt.forecast.tables import Columns, one_series
 from kitt.model.options import Options
 from kitt.network.checkpoint import bundled
 from kitt.serve import schemas
 from kitt.serve.jobs import Queue
 from kitt.serve.settings import Settings
 from kitt.serve.tables import Table, predictions, scatters
-from kitt.serve.worker import summarised
+from kitt.serve.worker import FitTask, ForecastTask, summarised
 from kitt.suggest import suggest_dataset
-from kitt.table.dataset import Dataset
 
-Q = TypeVar("Q", bound=schemas.Question)
+Q = TypeVar("Q", bound=schemas.TableQuestion)
 V = TypeVar("V", bound=BaseModel)
 
 
@@ -36,7 +37,7 @@ class Handler:
         self._limit = anyio.CapacityLimiter(2)
 
     async def read(self, request: Request, kind: type[Q]) -> tuple[Table, Q]:
-        """The table and the question of a request, whichever form it has."""
+        """The table and the options of a request, as a form or as JSON."""
         form = request.headers.get("content-type", "").split(";")[0].strip().lower()
         if form == "multipart/form-data":
             return await self._read_form(request, kind)
@@ -50,8 +51,9 @@ class Handler:
             file = form.get("file")
             if not isinstance(file, UploadFile):
                 raise InvalidInputError("expected a file in the field 'file'; got none: curl -F file=@data.csv")
-            fields: dict[str, Any] = {name: value for name, value in form.items() if name not in ("file", "exclude")}
-            question = _validated(kind, fields | {"exclude": [str(name) for name in form.getlist("exclude")]})
+            fields: dict[str, Any] = {name: value for name, value in form.items() if name != "file"}
+            lists = [name for name in fields if name in kind.model_fields and _is_list(kind, name)]
+            question = _validated(kind, fields | {name: [str(v) for v in form.getlist(name)] for name in lists})
             content, name = await file.read(), question.name or file.filename
         return await self._in_thread(partial(Table.of_file, content, name, self.settings)), question
 
@@ -66,10 +68,11 @@ class Handler:
         question = _validated(kind, fields)
         return Table.of_columns(columns, question.name, self.settings), question
 
-    async def suggest(self, table: Table, question: schemas.Question) -> tuple[Dataset, Options, dict[str, Any]]:
+    async def suggest(self, table: Table, question: schemas.Question) -> tuple[FitTask, dict[str, Any]]:
+        """The work of a fit, and what the network says before it."""
         return await self._in_thread(partial(self._suggest, table, question))
 
-    def _suggest(self, table: Table, question: schemas.Question) -> tuple[Dataset, Options, dict[str, Any]]:
+    def _suggest(self, table: Table, question: schemas.Question) -> tuple[FitTask, dict[str, Any]]:
         if question.model not in (None, self.settings.model, *(facts.name for facts in bundled())):
             raise InvalidInputError(f"no network is called '{question.model}': see /api/models")
         options: dict[str, Any] = {"k": question.k, "model": question.model or self.settings.model}
@@ -82,7 +85,12 @@ class Handler:
         if dataset.d > self.settings.max_columns:
             raise InvalidInputError(f"the levels of its texts make {dataset.d} columns: exclude some")
         said = summarised(suggest_dataset(dataset, chosen, fit=False))
-        return dataset, chosen, {**said, "scatters": scatters(dataset)}
+        task = FitTask(table.name, dataset.target, dataset.n, dataset, chosen)
+        return task, {**said, "scatters": scatters(dataset)}
+
+    async def forecast(self, table: Table, question: schemas.ForecastQuestion) -> ForecastTask:
+        """The work of a forecast; a series that cannot be forecast is an error now."""
+        return await self._in_thread(partial(_forecast_task, table, question))
 
     async def predict(self, request: Request, model: str) -> str:
         """Predictions for the rows of a file, as CSV, by a model of a finished job."""
@@ -96,14 +104,29 @@ class Handler:
         return await anyio.to_thread.run_sync(work, limiter=self._limit)
 
 
+def _forecast_task(table: Table, question: schemas.ForecastQuestion) -> ForecastTask:
+    frame, columns = Columns(question.target, question.time, (), tuple(question.known)).of(table.frame)
+    assert columns.target is not None
+    series = one_series(frame, columns)
+    series = replace(series, notes=table.notes + series.notes)
+    options = {"season": question.season} if question.season else {}
+    series.check(question.horizon, **options)
+    step = question.time or "step"
+    return ForecastTask(table.name, columns.target, len(frame), series, step, question.horizon, options)
+
+
+def _is_list(kind: type[BaseModel], name: str) -> bool:
+    return get_origin(kind.model_fields[name].annotation) is list
+
+
 def _validated(kind: type[V], fields: dict[str, Any]) -> V:
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
-        raise InvalidInputError(told(error.errors())) from None
+        raise InvalidInputError(summary_of(error.errors())) from None
 
 
-def told(errors: Any) -> str:
-    """What pydantic found, in one line."""
+def summary_of(errors: Any) -> str:
+    """The errors that pydantic found, in one line."""
     parts = [f"{'.'.join(map(str, e['loc'])) or 'the body'}: {e['msg'][:1].lower()}{e['msg'][1:]}" for e in errors]
     return "; ".join(parts[:5])[:1000]

@@ -15,15 +15,20 @@ from functools import partial
 from typing import Any, Literal
 
 from kitt.errors import InvalidInputError
-from kitt.model.options import Options
 from kitt.serve import worker
 from kitt.serve.settings import Settings
-from kitt.table.dataset import Dataset
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 _HEARTBEAT = 5.0  # most seconds between two messages to a listener
 _SWEEP = 0.5  # seconds between two searches for abandoned and expired jobs
-_PRELOADED = ["kitt.suggest", "kitt.explain", "kitt.export", "kitt.report.html", "sklearn.linear_model"]
+_PRELOADED = [
+    "kitt.suggest",
+    "kitt.forecast",
+    "kitt.explain",
+    "kitt.export",
+    "kitt.report.html",
+    "sklearn.linear_model",
+]
 
 
 class QueueFullError(InvalidInputError):
@@ -33,7 +38,7 @@ class QueueFullError(InvalidInputError):
 @dataclass(eq=False)
 class Job:
     task: worker.Task
-    captions: dict[str, Any]  # what the network said, before anything is fitted
+    captions: dict[str, Any] | None = None  # of a fit: the network's captions, before anything is fitted
     id: str = field(default_factory=lambda: secrets.token_urlsafe(12))
     state: State = "queued"
     what: str = "waiting"
@@ -42,7 +47,7 @@ class Job:
     results: worker.Results | None = None
     began: float | None = None
     ended: float | None = None
-    seen: float = field(default_factory=time.monotonic)  # when somebody last asked
+    seen: float = field(default_factory=time.monotonic)  # time of the last request
     listeners: int = 0
     process: Any = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -62,7 +67,7 @@ class Job:
         before.set()
 
     def take(self, kind: str, value: Any) -> None:
-        """A message from the worker."""
+        """Handle a message from the worker."""
         if self.is_over:
             return
         if kind == "progress":
@@ -80,7 +85,7 @@ class Job:
             return
         self.state, self.what, self.ended = state, what, time.monotonic()
         if self.process is not None and self.process.pid:
-            self.process.kill()  # at once: it has nothing to save
+            self.process.kill()  # immediately, because it has nothing to save
         self.tell()
 
 
@@ -91,11 +96,11 @@ class Queue:
         self.settings = settings
         self._jobs: dict[str, Job] = {}
         self._running: set[asyncio.Task[None]] = set()
-        # A server of forks has torch imported already, and unlike this process has no threads that a fork would lose.
+        # A fork server has torch imported already and, unlike this process, no threads that a fork would lose.
         methods = multiprocessing.get_all_start_methods()
         self._context: Any = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
 
-    # --- life
+    # --- start and stop
 
     async def open(self) -> None:
         if self._context.get_start_method() == "forkserver":
@@ -113,13 +118,12 @@ class Queue:
             await asyncio.wait(self._running, timeout=1)
         self._jobs.clear()
 
-    # --- what clients do
+    # --- requests of clients
 
-    def submit(self, name: str, dataset: Dataset, options: Options, captions: dict[str, Any]) -> Job:
+    def submit(self, task: worker.Task, captions: dict[str, Any] | None = None) -> Job:
         if len(self._waiting) >= self.settings.max_queue:
-            raise QueueFullError(f"{self.settings.max_queue} fits are waiting already: try again in a minute")
-        threads = max(1, (os.cpu_count() or 1) // self.settings.jobs)
-        job = Job(worker.Task(name, dataset, options, threads), captions)
+            raise QueueFullError(f"{self.settings.max_queue} jobs are waiting already: try again in a minute")
+        job = Job(task, captions)
         self._jobs[job.id] = job
         self._start_next()
         return job
@@ -131,7 +135,7 @@ class Queue:
         return job
 
     def place(self, job: Job) -> int | None:
-        """How many fits come before this one that waits, itself included."""
+        """How many jobs come before this one that waits, itself included."""
         return self._waiting.index(job) + 1 if job.state == "queued" else None
 
     def forget(self, job: Job, why: str = "cancelled") -> None:
@@ -140,7 +144,7 @@ class Queue:
         self._start_next()
 
     async def watch(self, job: Job) -> AsyncIterator[Job]:
-        """The job, again and again until it is over: when something changed, and now and then."""
+        """Yield the job whenever it has changed, and at regular intervals, until it is over."""
         job.listeners += 1
         try:
             while True:
@@ -154,7 +158,7 @@ class Queue:
             job.listeners -= 1
             job.seen = time.monotonic()
 
-    # --- what happens by itself
+    # --- background tasks
 
     @property
     def _waiting(self) -> list[Job]:
@@ -178,16 +182,20 @@ class Queue:
 
     async def _run(self, job: Job) -> None:
         ours, theirs = self._context.Pipe()
+        threads = max(1, (os.cpu_count() or 1) // self.settings.jobs)
         process = self._context.Process(target=worker.run, args=(theirs,), daemon=True)
         try:
             await _threaded(process.start)
             job.process = process
             theirs.close()  # so that the end of the process is the end of the pipe
-            await _threaded(partial(ours.send, job.task))
+            await _threaded(partial(ours.send, (job.task, threads)))
             while not job.is_over:
                 job.take(*await _threaded(ours.recv))
         except (EOFError, OSError):
-            job.error = ("WorkerDied", "the fit was stopped from outside; perhaps memory ran out: send fewer rows")
+            job.error = (
+                "WorkerDied",
+                "the process of the job was killed, perhaps because memory ran out: send fewer rows",
+            )
             job.end("failed", "failed")
         finally:
             if process.pid:
@@ -202,7 +210,7 @@ class Queue:
             over = [job for job in self._jobs.values() if job.is_over]
             for job in list(self._jobs.values()):
                 if not job.is_over and not job.listeners and now - job.seen > settings.abandon_after:
-                    self.forget(job, "nobody asked for it any more")
+                    self.forget(job, "no client requested it any more")
                 elif job.ended is not None and now - job.ended > settings.expire_after:
                     self.forget(job, "expired")
             for job in over[: -settings.max_kept]:
@@ -210,7 +218,7 @@ class Queue:
 
 
 async def _threaded(call: Callable[[], Any]) -> Any:
-    """The result of a call that blocks. Unlike one of an executor, its thread does not hold up the end of the server."""
+    """The result of a blocking call in a thread. Unlike a thread of an executor, it does not delay the server's shutdown."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
 
@@ -227,7 +235,7 @@ async def _threaded(call: Callable[[], Any]) -> Any:
             result, failure = call(), None
         except Exception as error:
             result, failure = None, error
-        with suppress(RuntimeError):  # the loop is closed: nobody waits
+        with suppress(RuntimeError):  # the loop is closed, so nothing waits for the result
             loop.call_soon_threadsafe(settle, result, failure)
 
     threading.Thread(target=work, name="kitt-job", daemon=True).start()

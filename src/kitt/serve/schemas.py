@@ -1,4 +1,4 @@
-"""What clients send and get, as OpenAPI describes it."""
+"""Requests and responses, as OpenAPI describes them."""
 
 from __future__ import annotations
 
@@ -10,23 +10,37 @@ Text = Annotated[str, Field(max_length=1000)]
 Cell = float | bool | str | None
 
 
-class Question(BaseModel):
-    """A question about a table, which comes as a file beside it or as `columns`."""
+class TableQuestion(BaseModel):
+    """The options of a request about a table, which is sent as a file beside them or as `columns`."""
 
     model_config = ConfigDict(extra="forbid")
 
     target: Text | None = Field(None, description="Column to predict; without it, the last.")
+    name: Text | None = Field(None, description="Name of the table; without it, the name of the file.")
+
+
+class Question(TableQuestion):
     exclude: list[Text] = Field([], description="Columns to ignore.")
     drop_missing: bool = Field(False, description="Leave out rows with missing values.")
-    k: int = Field(3, ge=1, le=10, description="Kernels that the network names.")
+    k: int = Field(3, ge=1, le=10, description="Number of kernels that the network proposes.")
     model: Text | None = Field(None, description="Trained network, one of /api/models; without it, the server's.")
-    name: Text | None = Field(None, description="What the table is called; without it, the name of the file.")
 
 
 class FitQuestion(Question):
     deadline: float | None = Field(None, gt=0, description="Seconds for all fits together.")
     effort: Literal["quick", "normal", "thorough"] = Field("normal", description="How much is fitted.")
-    seed: int = Field(0, ge=0, le=2**31 - 1, description="Of everything random.")
+    seed: int = Field(0, ge=0, le=2**31 - 1, description="Seed of all random numbers.")
+
+
+class ForecastQuestion(TableQuestion):
+    time: Text | None = Field(None, description="Column of dates or numbers; without it, rows follow each other.")
+    horizon: int = Field(12, ge=1, le=10_000, description="Steps ahead.")
+    known: list[Text] = Field(
+        [], max_length=100, description="Columns known in the future: of rows with an empty target, which say how far."
+    )
+    season: list[Annotated[float, Field(ge=0, le=1e6)]] = Field(
+        [], max_length=3, description="Periods of at least two steps, or 0 for none; without them, they are found."
+    )
 
 
 class Columns(BaseModel):
@@ -36,6 +50,7 @@ class Columns(BaseModel):
 class TableColumn(BaseModel):
     name: str
     is_number: bool
+    is_time: bool = Field(description="Dates, or numbers that increase.")
     missing: int
 
 
@@ -57,28 +72,30 @@ class Caption(BaseModel):
 class Property(BaseModel):
     name: str
     meaning: str
-    probability: float = Field(description="Of all captions together that have the property.")
+    probability: float = Field(description="Total probability of all captions with the property.")
 
 
 class Group(BaseModel):
-    expressions: list[str] = Field(description="Captions that say nearly the same, the most probable first.")
-    probability: float = Field(description="The sum of theirs.")
+    expressions: list[str] = Field(description="Similar captions, the most probable first.")
+    probability: float = Field(description="The sum of their probabilities.")
 
 
 class Scatter(BaseModel):
     column: str
     x: list[float]
     y: list[float]
+    levels: list[str] = Field(description="Of a column of texts, whose values in x are numbers of levels; else none.")
 
 
 class Captions(BaseModel):
     target: str
     rows: int
-    columns: list[str]
+    inputs: int = Field(description="Input columns of the table; one of texts is one.")
+    columns: list[str] = Field(description="Those that the network sees; of texts, one for each level.")
     properties: list[Property]
     captions: list[Caption]
     groups: list[Group]
-    scatters: list[Scatter] = Field(description="Some rows, along the columns that have most to do with the target.")
+    scatters: list[Scatter] = Field(description="Some rows, along the columns that explain most of the target.")
     strangeness: float | None
     noise: float | None
     warnings: list[str]
@@ -97,14 +114,19 @@ class Problem(BaseModel):
 class JobFacts(BaseModel):
     id: str
     state: str = Field(description="queued, running, done, failed or cancelled.")
-    place: int | None = Field(description="In the queue, from 1, while it waits.")
+    place: int | None = Field(description="Place in the queue, from 1, while it waits.")
     what: str
-    share: float = Field(description="Of the work, from 0 to 1.")
+    share: float = Field(description="Share of the work that is done, from 0 to 1.")
     seconds: float
     name: str
-    captions: Captions
+    kind: str = Field(description="fit or forecast.")
+    target: str
+    rows: int
+    captions: Captions | None = Field(description="Of a fit: what the network said before anything was fitted.")
     error: ErrorFacts | None
-    result: dict[str, Any] | None = Field(description="Kernels with weights, and the explanation, when done.")
+    result: dict[str, Any] | None = Field(
+        description="When done, kernels with weights and the explanation; of a forecast, also a row for each step."
+    )
     links: dict[str, str]
 
 
@@ -131,7 +153,7 @@ class ExampleFacts(BaseModel):
     url: str
 
 
-def body(question: type[Question]) -> dict[str, Any]:
+def body(question: type[TableQuestion]) -> dict[str, Any]:
     """The two forms of a request's body: a file with fields, or JSON with columns."""
     schema = question.model_json_schema()
     fields, columns = schema["properties"], Columns.model_json_schema()["properties"]

@@ -20,7 +20,7 @@ log = logging.getLogger("kitt.serve")
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _ANY = ("0.0.0.0", "::", "")
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-_DRAIN = 10  # times the limit: what is read and thrown away, so that a browser hears why its upload is refused
+_DRAIN = 10  # times the limit are read and discarded, so that a browser receives the reason for the refusal
 _PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -42,7 +42,7 @@ REPORT_HEADERS = {  # only our own page may frame a report, and the report may f
 
 
 def problem(status: int, kind: str, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    """An error as every client gets it."""
+    """An error response, in the form that is the same for every client."""
     clean = message.encode("utf-8", "replace").decode()
     return JSONResponse({"error": {"type": kind, "message": clean}}, status, headers)
 
@@ -52,7 +52,7 @@ def too_large(limit: int) -> HTTPException:
 
 
 class Guard:
-    """Refuses foreign hosts and sites and bodies that are too large; adds headers; turns a crash into a plain 500."""
+    """Refuses requests of other hosts and sites and too large bodies; adds headers; turns an exception into a plain 500."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self.app, self.settings = app, settings
@@ -96,7 +96,7 @@ class Guard:
         return None
 
     def _is_ours(self, host: str) -> bool:
-        """A name that was made to point here (DNS rebinding) is not ours; an address as such cannot be one."""
+        """Whether a host is this server's; another name that resolves to it (DNS rebinding) is not, any IP address is."""
         try:
             name = urlsplit(f"//{host}").hostname or ""
             return name in self._hosts or (self._any_address and ipaddress.ip_address(name) is not None)
@@ -104,7 +104,7 @@ class Guard:
             return False
 
     def _counted(self, receive: Receive) -> Receive:
-        """The body, as long as it is not too large: a chunked one does not say so before."""
+        """The body, counted while it is read, because a chunked body does not announce its size."""
         total = 0
 
         async def counted() -> Message:
@@ -121,11 +121,11 @@ class Guard:
 
 
 def internal_error(number: str) -> JSONResponse:
-    return problem(500, "InternalError", f"something went wrong on our side; the server's log has it as {number}")
+    return problem(500, "InternalError", f"an error of the server; its log has the details under {number}")
 
 
 def _is_foreign(headers: Headers, host: str) -> bool:
-    """Browsers say where a request comes from; programs, which no foreign site can steer, need not."""
+    """Whether a request comes from another site. Browsers state the origin; programs, which no site controls, need not."""
     origin = headers.get("origin")
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         return True

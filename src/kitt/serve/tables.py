@@ -1,4 +1,4 @@
-"""Tables as clients send them: read under limits, described, turned into data sets; and the examples."""
+"""Tables of clients: read with limits on their size, described, and converted to data sets; and the examples."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kitt.errors import InvalidInputError, MissingExtraError
+from kitt.forecast.tables import is_time
 from kitt.model.document import Model
 from kitt.serve.settings import Settings
 from kitt.table.dataset import Dataset
-from kitt.table.reading import SEPARATORS, Notes, read_table
+from kitt.table.reading import SEPARATORS, Notes, column_names, read_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _PREVIEW = 5  # rows
 _SCATTERS, _SCATTERED = 3, 250  # columns that are drawn before anything is fitted, and rows
-_GROWTH = 10  # times the upload: the most that a compressed file may hold
+_GROWTH = 10  # largest size of an uncompressed file, relative to the upload
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A raw table with what it is called; the name is for people, never for a file."""
+    """A raw table with its name, which is only displayed and never used as a file name."""
 
     name: str
     frame: pd.DataFrame
@@ -64,12 +65,14 @@ class Table:
         """Names and kinds of columns, missing cells, and the first rows: what is needed to choose a target."""
         from pandas.api.types import is_numeric_dtype
 
-        width = self.frame.shape[1]
-        nameless = list(self.frame.columns) == list(range(width))
-        names = [*(f"x{i}" for i in range(1, width)), "y"] if nameless else map(str, self.frame.columns)
         columns = [
-            {"name": name, "is_number": bool(is_numeric_dtype(series.dtype)), "missing": int(series.isna().sum())}
-            for name, (_, series) in zip(names, self.frame.items(), strict=True)
+            {
+                "name": name,
+                "is_number": bool(is_numeric_dtype(series.dtype)),
+                "is_time": is_time(series),
+                "missing": int(series.isna().sum()),
+            }
+            for name, (_, series) in zip(column_names(self.frame), self.frame.items(), strict=True)
         ]
         first = self.frame.head(_PREVIEW).astype(object).where(self.frame.head(_PREVIEW).notna(), "")
         return {
@@ -107,7 +110,7 @@ def _unpacked(content: bytes, settings: Settings) -> bytes:
 
 
 def _check_before_reading(content: bytes, settings: Settings) -> None:
-    """Refuse what would take long only to be read; the exact count comes after."""
+    """Refuse a table that would take long even to read; the exact limits are checked after reading."""
     if content.startswith(b"PAR1"):
         _check_parquet(content, settings)
         return
@@ -157,16 +160,22 @@ def _check_size(rows: int, columns: int, settings: Settings) -> None:
 
 
 def scatters(dataset: Dataset) -> list[dict[str, Any]]:
-    """Some rows along the columns that have most to do with the target, by what the means of a few bins explain of it."""
+    """Some rows along the columns that explain most of the target, measured by the means of a few bins."""
     some = np.sort(np.random.default_rng(0).permutation(dataset.n)[:_SCATTERED])
-    relevance = [_explained(dataset.X[:, d], dataset.y) for d in range(dataset.d)]
-    best = np.argsort(relevance, kind="stable")[::-1][:_SCATTERS]
-    y = dataset.y[some].tolist()
-    return [{"column": dataset.names[d], "x": dataset.X[some, d].tolist(), "y": y} for d in best]
+    place = {name: d for d, name in enumerate(dataset.names)}
+    found = []
+    for column in dataset.encoding.columns:
+        if not column.outputs:
+            continue
+        X = dataset.X[:, [place[name] for name in column.outputs]]
+        x = X[:, 0] if X.shape[1] == 1 else X.argmax(1).astype(np.float64)  # of texts, the number of the level
+        drawn = {"column": column.name, "x": x[some].tolist(), "y": dataset.y[some].tolist(), "levels": column.levels}
+        found.append((_explained(x, dataset.y), drawn))
+    return [drawn for _, drawn in sorted(found, key=lambda pair: -pair[0])[:_SCATTERS]]
 
 
 def _explained(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> float:
-    """The share of the variance between at most ten bins of equally many rows, less what chance would give."""
+    """The share of the variance between at most ten bins of equally many rows, minus the share expected by chance."""
     edges = np.unique(np.quantile(x, np.linspace(0, 1, min(10, max(2, len(x) // 8)) + 1)[1:-1]))
     bins = np.searchsorted(edges, x, side="right")
     sizes = np.bincount(bins)
@@ -205,7 +214,7 @@ def _diabetes() -> pd.DataFrame:
 
 
 def _visitors() -> pd.DataFrame:
-    """A yearly cycle that fades into a rise, sampled every other week."""
+    """A yearly cycle on a rising trend, sampled every other week."""
     import pandas as pd
 
     rng = np.random.default_rng(7)

@@ -5,81 +5,113 @@ from __future__ import annotations
 import logging
 import secrets
 import signal
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from kitt.errors import KittError
 from kitt.files import finite
+from kitt.forecast.tables import SeriesTable
 from kitt.model.options import Options
 from kitt.model.suggestion import Suggestion
 from kitt.table.dataset import Dataset
 
-SCRIPT, STYLE = "/static/report.js", "/static/report.css"  # the report's, while it is on our page
+SCRIPT, STYLE = "/static/report.js", "/static/report.css"  # addresses in a report that the page shows
 _FITS, _EVIDENCE, _DRAWN = 0.6, 0.2, 0.95  # shares of the work that are fitting and evidence; when drawing begins
 Message = tuple[Literal["progress", "done", "failed"], Any]
 
 
-@dataclass(frozen=True)
-class Task:
-    """A job's work: all that a worker process gets."""
-
-    name: str
-    dataset: Dataset
-    options: Options
-    threads: int
+Tell = Callable[[str, float], None]  # what is being done, and the share that is done
 
 
 @dataclass(frozen=True)
 class Results:
     summary: dict[str, Any]
     report: str  # HTML that refers to SCRIPT and STYLE
-    model: str  # JSON
-    code: dict[str, str]  # library -> source
+    model: str | None = None  # JSON
+    code: dict[str, str] = field(default_factory=dict)  # library -> source
+    values: str | None = None  # CSV of a forecast
+
+
+@dataclass(frozen=True)
+class Task(ABC):
+    """A job's work: all that a worker process gets."""
+
+    name: str
+    target: str
+    rows: int
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def results(self, tell: Tell) -> Results: ...
+
+
+@dataclass(frozen=True)
+class FitTask(Task):
+    dataset: Dataset
+    options: Options
+    kind = "fit"
+
+    def results(self, tell: Tell) -> Results:
+        import kitt
+        from kitt.suggest import suggest_dataset
+
+        suggestion = suggest_dataset(self.dataset, self.options, progress=lambda what, share: tell(what, _FITS * share))
+        suggestion.fitted.evidence(lambda what, share: tell(what, _FITS + _EVIDENCE * share))
+        tell("checking claims on left-out rows", _FITS + _EVIDENCE)
+        explanation = kitt.explain(suggestion)
+        tell("drawing the report", _DRAWN)
+        report = kitt.report.render_report(suggestion, self.name, script_url=SCRIPT, style_url=STYLE)
+        model = suggestion.fitted
+        summary = {**summarised(suggestion), "explanation": explanation.text}
+        code = {library: model.code(library) for library in kitt.export.LIBRARIES}
+        return Results(summary, report, model.to_json(), code)
+
+
+@dataclass(frozen=True)
+class ForecastTask(Task):
+    series: SeriesTable
+    index_name: str
+    horizon: int
+    options: dict[str, Any]
+    kind = "forecast"
+
+    def results(self, tell: Tell) -> Results:
+        import kitt
+
+        made = self.series.forecast(
+            self.horizon, progress=lambda what, share: tell(what, _DRAWN * share), **self.options
+        )
+        tell("drawing the report", _DRAWN)
+        report = kitt.report.render_report(made, self.name, script_url=SCRIPT, style_url=STYLE)
+        values = made.to_frame().to_csv(index_label=self.index_name)
+        return Results(finite(made.to_dict()), report, values=values)
 
 
 def run(pipe: Connection) -> None:
-    """Work on the task that comes through the pipe and report progress to it; stop if its other end is closed."""
+    """Run the task that arrives through the pipe and send progress through it; stop if its other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the server, which then ends its workers
     try:
-        task: Task = pipe.recv()
+        task, threads = pipe.recv()
         import torch
 
-        torch.set_num_threads(task.threads)
-        _tell(pipe, "done", _results(pipe, task))
+        torch.set_num_threads(threads)
+        _tell(pipe, "done", task.results(lambda what, share: _tell(pipe, "progress", (what, share))))
     except (EOFError, ConnectionError):
         return
     except KittError as error:
-        _tell(pipe, "failed", (type(error).__name__, error.told("page")))
+        _tell(pipe, "failed", (type(error).__name__, error.message_for("page")))
     except Exception:
         number = secrets.token_hex(4)
-        logging.getLogger("kitt.serve").exception("error %s in a fit", number)
-        message = f"something went wrong on our side; the server's log has it as {number}"
+        logging.getLogger("kitt.serve").exception("error %s in a job", number)
+        message = f"an error of the server; its log has the details under {number}"
         _tell(pipe, "failed", ("InternalError", message))
 
 
 def _tell(pipe: Connection, kind: str, value: Any) -> None:
     pipe.send((kind, value))
-
-
-def _results(pipe: Connection, task: Task) -> Results:
-    import kitt
-    from kitt.suggest import suggest_dataset
-
-    def progress(what: str, share: float) -> None:
-        _tell(pipe, "progress", (what, _FITS * share))
-
-    suggestion = suggest_dataset(task.dataset, task.options, progress=progress)
-    suggestion.fitted.evidence(lambda what, share: _tell(pipe, "progress", (what, _FITS + _EVIDENCE * share)))
-    _tell(pipe, "progress", ("checking what may be said", _FITS + _EVIDENCE))
-    explanation = kitt.explain(suggestion)
-    _tell(pipe, "progress", ("drawing the report", _DRAWN))
-    report = kitt.report.render_report(suggestion, task.name, script_url=SCRIPT, style_url=STYLE)
-    model = suggestion.fitted
-    summary = {**summarised(suggestion), "explanation": explanation.text}
-    return Results(
-        summary, report, model.to_json(), {library: model.code(library) for library in kitt.export.LIBRARIES}
-    )
 
 
 def summarised(suggestion: Suggestion) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""A file becomes numbers: reading, columns as numbers, the one standardisation."""
+"""From files to numbers: reading, encoding of columns, standardisation."""

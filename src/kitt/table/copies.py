@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from kitt.table.dataset import Dataset
 from kitt.table.scaling import FloatArray
 
-_CONTINUOUS = 0.5  # share of distinct rows with a value of their own, from which a target counts as continuous
+_CONTINUOUS = 0.5  # share of distinct rows with a unique target from which the target counts as continuous
 
 
 def without_copies(dataset: Dataset) -> Dataset:
@@ -26,9 +26,9 @@ def without_copies(dataset: Dataset) -> Dataset:
 
 
 def first_of_copies(X: FloatArray, y: FloatArray) -> NDArray[np.intp] | None:
-    """The rows without those that repeat an earlier one in every column and in the target; None if that is all of them.
+    """The positions of rows that do not repeat an earlier row in every column and in the target; None if all rows differ.
 
-    Where the target has few values, equal rows may well be independent observations: there, all are kept.
+    Where the target has few distinct values, equal rows may well be independent observations, so all rows are kept.
     """
     _, place, count = np.unique(y, return_inverse=True, return_counts=True)
     repeated = np.flatnonzero(count[place] > 1)

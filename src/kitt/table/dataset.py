@@ -1,23 +1,32 @@
-"""A table becomes numbers.
+"""A regression table in numbers: X, y, and how they were encoded.
 
-file -> `reading.read_table` -> data frame -> `Encoding` (how columns become numbers) -> `Dataset` (X, y) -> `Standardiser`.
+file -> `reading.read_table` -> data frame -> `encoding.Encoding` -> `Dataset` (X, y) -> `scaling.Standardiser`.
 """
 
 from __future__ import annotations
 
-import difflib
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from kitt.errors import InvalidInputError
+from kitt.table.encoding import (
+    Encoding,
+    array_of,
+    check_complete,
+    check_unique,
+    frame_of,
+    matrix_of,
+    read_numbers,
+    similar,
+    strays,
+)
 from kitt.table.frames import as_frame
-from kitt.table.reading import Notes, Source, column_names, default_names, is_nameless, listed, read_table, refusal
+from kitt.table.reading import Notes, Source, column_names, default_names, listed, read_table, refusal
 from kitt.table.scaling import FloatArray
 
 if TYPE_CHECKING:
@@ -25,16 +34,11 @@ if TYPE_CHECKING:
 
 
 MIN_ROWS = 8  # with fewer rows nothing is fitted
-MAX_LEVELS = 20  # a text column with more levels is refused
-DATE_FORMATS = (
-    "ISO8601",
-    *(day + time for day in ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y") for time in ("", " %H:%M", " %H:%M:%S")),
-)
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A regression table in numbers, with the treatment of its columns.
+    """A regression table in numbers, with the encoding of its columns.
 
     It is made by `from_arrays`, `from_frame` or `read`.
 
@@ -47,7 +51,7 @@ class Dataset:
     target : str
         Name of the target.
     encoding : Encoding
-        How each column of the table became numbers; `encoding.encode` does the same with new rows.
+        How each column of the table was encoded as numbers; `encoding.encode` does the same for new rows.
     notes : tuple of str
         What was done to the table, as sentences for the user.
 
@@ -84,7 +88,7 @@ class Dataset:
             )
         if not (np.isfinite(self.X).all() and np.isfinite(self.y).all()):
             raise refusal("finite numbers in X and y", "missing or infinite ones", "remove those rows")
-        _check_unique((*self.names, self.target))
+        check_unique((*self.names, self.target))
 
     @property
     def n(self) -> int:
@@ -126,7 +130,7 @@ class Dataset:
         -------
         Dataset
         """
-        inputs, outputs = _matrix(X), _array(y, "y")
+        inputs, outputs = matrix_of(X), array_of(y, "y")
         n, d = inputs.shape
         if outputs.ndim == 2 and outputs.shape[1] == 1:
             outputs = outputs[:, 0]
@@ -137,7 +141,7 @@ class Dataset:
         names = default_names(d + 1)[:-1] if names is None else names
         if len(names) != d:
             raise refusal(f"{d} names", f"{len(names)}", "give one for each column of X")
-        frame = _frame(inputs)
+        frame = frame_of(inputs)
         frame.insert(d, d, outputs)
         return cls.from_frame(frame.set_axis([*names, target], axis=1), target, drop_missing)
 
@@ -171,7 +175,7 @@ class Dataset:
         if drop_missing and incomplete.any():
             frame = frame[~incomplete]
             notes = (f"dropped {incomplete.sum()} of {len(whole)} rows, which had missing values",)
-        _check_complete(
+        check_complete(
             frame, "pass drop_missing=True to drop these rows, exclude the columns, or fill the cells in", _MISSING
         )
         if len(frame) < MIN_ROWS:
@@ -205,9 +209,6 @@ class Dataset:
         return replace(dataset, notes=notes + dataset.notes)
 
 
-# Columns: how each becomes numbers, the first time and again for new rows.
-
-
 def as_dataset(X: Any, y: Any = None, target: str | None = None) -> Dataset:
     """A Dataset from whatever a user has: arrays, a data frame of any library, a file, or a Dataset."""
     if isinstance(X, Dataset):
@@ -215,6 +216,10 @@ def as_dataset(X: Any, y: Any = None, target: str | None = None) -> Dataset:
     if y is None and (isinstance(X, str | PathLike) or hasattr(X, "read")):
         return Dataset.read(X, target)
     frame = as_frame(X)
+    if isinstance(y, str):
+        raise InvalidInputError(
+            f"expected y as one value for each row, got the text '{y}': name a column as target='{y}'"
+        )
     if y is not None:
         target = target or str(getattr(y, "name", None) or "y")
         if frame is None:
@@ -239,223 +244,20 @@ def _column(y: Any, rows: int) -> Any:
     return values
 
 
-@dataclass(frozen=True)
-class Column:
-    """How one input column becomes none (constant), one (number, date, two levels) or several columns of X."""
-
-    name: str
-    kind: Literal["constant", "number", "date", "levels"]
-    levels: tuple[str, ...] = ()
-    origin: str = ""  # the date that is day 0
-    format: str = ""  # how dates are written
-
-    @property
-    def indicators(self) -> tuple[str, ...]:
-        """The levels with a 0/1 column of their own: all, but of two levels only the second."""
-        return self.levels[1:] if len(self.levels) == 2 else self.levels
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        if self.kind == "levels":
-            return tuple(f"{self.name}={level}" for level in self.indicators)
-        return () if self.kind == "constant" else (self.name,)
-
-    @classmethod
-    def learn(cls, series: pd.Series) -> tuple[Column, Notes]:
-        """The treatment a column needs, with a note unless it is simply a column of numbers."""
-        name, label, most = str(series.name), f"column '{series.name}'", min(MAX_LEVELS, len(series) // 2)
-        if (read := _numbers(series)) is not None:
-            values, notes = read
-            column, distinct = cls(name, "number"), values[:1] if values.min() == values.max() else values
-        elif (dated := _dates(series, DATE_FORMATS)) is not None:
-            distinct, written = dated[0].unique(), dated[1]
-            column = cls(name, "date", origin=distinct.min().isoformat(), format=written)
-            notes = (f"{label}: dates, in days since {column.origin}",)
-        else:
-            distinct = np.unique(_texts(series))
-            column = cls(name, "levels", levels=tuple(distinct))
-            notes = (f"{label}: text with {len(distinct)} levels, as 0/1 in {listed(column.outputs)}",)
-        if len(distinct) == 1:
-            return cls(name, "constant"), (f"{label} is always {distinct[0]}: dropped",)
-        if len(column.levels) > most:
-            raise refusal(
-                f"numbers, dates, or text with at most {most} levels in {label}",
-                f"{len(distinct)} different texts in {len(series)} rows, {_strays(series)}",
-                f"exclude it (exclude=['{name}']), or correct these cells",
-                {
-                    "command line": f"leave it out with --exclude '{name}', or correct these cells",
-                    "page": "exclude it: untick it among the columns to use, or correct these cells",
-                },
-            )
-        return column, notes
-
-    def encode(self, series: pd.Series) -> tuple[FloatArray, Notes]:
-        """The columns of X that stand for this column, (N, len(outputs)), with a note on levels not seen before."""
-        import pandas as pd
-
-        if self.kind == "levels":
-            texts = _texts(series)
-            unseen = sorted(set(texts) - set(self.levels))
-            note = f"column '{self.name}': levels not seen before, set to 0: {listed(unseen)}"
-            return np.equal.outer(texts, np.array(self.indicators, object)).astype(np.float64), (note,) * bool(unseen)
-        if self.kind == "number" and (read := _numbers(series)) is not None:
-            return read[0][:, None], ()
-        if self.kind == "date" and (dated := _dates(series, (self.format,))) is not None:
-            days = (dated[0] - pd.Timestamp(self.origin)) / pd.Timedelta(days=1)
-            return np.asarray(days, dtype=np.float64)[:, None], ()
-        raise refusal(f"{self.kind}s in column '{self.name}', as at first", _strays(series), "correct these cells")
-
-
-@dataclass(frozen=True)
-class Encoding:
-    """How a raw table becomes X: kept with the data, so that new rows are treated as the first ones were."""
-
-    columns: tuple[Column, ...]  # all inputs of the raw table, dropped constants included
-    target: str
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(output for column in self.columns for output in column.outputs)
-
-    @classmethod
-    def learn(cls, inputs: pd.DataFrame, target: str) -> tuple[Encoding, Notes]:
-        learned = [Column.learn(inputs[name]) for name in inputs]
-        encoding = cls(tuple(column for column, _ in learned), target)
-        if not encoding.names:
-            raise refusal(
-                f"at least one input column that varies, beside the target '{target}'",
-                f"only constant ones, {listed(inputs)}" if learned else "none",
-                "check the separator of the file, the target and the excluded columns",
-            )
-        return encoding, tuple(note for _, notes in learned for note in notes)
-
-    def encode(self, table: Any) -> tuple[FloatArray, Notes]:
-        """X (N, D) for a raw table, with notes. Columns go by name, or by position where they have none.
-
-        The table is an array, or a data frame of pandas, polars or Arrow.
-        """
-        frame, raw = _frame(table), [column.name for column in self.columns]
-        names = raw if is_nameless(frame) and frame.shape[1] == len(raw) else column_names(frame)
-        _check_unique(names)
-        needed = [column for column in self.columns if column.outputs]
-        if lacking := [column.name for column in needed if column.name not in names]:
-            wanted = listed([column.name for column in needed], 20)
-            raise refusal(
-                f"the columns {wanted}", f"no {listed(lacking)}", _near(lacking[0], names) or "add what is missing"
-            )
-        frame = frame.set_axis(names, axis=1)[[column.name for column in needed]]
-        _check_complete(frame, "fill the cells in, or leave these rows out")
-        blocks, notes = zip(*(column.encode(frame[column.name]) for column in needed), strict=True)
-        return np.hstack(blocks), sum(notes, ())
-
-    def to_dict(self) -> dict[str, Any]:
-        columns = [{**asdict(column), "levels": list(column.levels)} for column in self.columns]
-        return {"columns": columns, "target": self.target}
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Encoding:
-        try:
-            columns = tuple(Column(**{**column, "levels": tuple(column["levels"])}) for column in fields["columns"])
-            return cls(**{**fields, "columns": columns})
-        except (KeyError, TypeError) as error:
-            raise refusal("what Encoding.to_dict wrote", str(error), "write the file anew") from error
-
-
-_THOUSANDS = r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?"
-
-
-def _numbers(series: pd.Series) -> tuple[FloatArray, Notes] | None:
-    """The column as finite numbers, with a note where they were written otherwise; None if it holds something else."""
-    import pandas as pd
-
-    values: Any = series
-    note, kind, label = "", series.dtype.kind, f"column '{series.name}'"
-    if kind == "c" or (series.dtype == object and any(isinstance(v, complex | np.complexfloating) for v in series)):
-        raise refusal(f"real numbers in {label}", "complex ones", "use their real part or their modulus")
-    if kind == "m":
-        values, note = values / pd.Timedelta(days=1), "durations, in days"
-    elif kind == "b":
-        note = "true and false, as 1 and 0"
-    elif _is_text(series):
-        values = pd.Series(_texts(series)).str.lower()
-        if values.isin(["true", "false"]).all():
-            values, note = values == "true", "true and false, as 1 and 0"
-        else:
-            if values.str.fullmatch(_THOUSANDS).any():
-                values, note = (
-                    values.where(~values.str.fullmatch(_THOUSANDS), values.str.replace(",", "")),
-                    "1,000 read as 1000",
-                )
-            values = pd.to_numeric(values, errors="coerce")
-    elif not pd.api.types.is_numeric_dtype(series.dtype):
-        return None
-    numbers = values.to_numpy(dtype=np.float64)
-    if np.isnan(numbers).any():
-        return None
-    if infinite := np.isinf(numbers).sum():
-        remedy = "remove these rows, or leave the cells empty and drop missing values"
-        raise refusal(f"finite numbers in {label}", f"{infinite} infinite", remedy)
-    return numbers, (f"{label}: {note}",) if note else ()
-
-
-def _dates(series: pd.Series, formats: Sequence[str]) -> tuple[pd.Series, str] | None:
-    """The column as dates without time zone, and the format they are written in; None if it holds something else."""
-    import pandas as pd
-
-    def parsed(texts: pd.Series, written: str) -> pd.Series:
-        return pd.to_datetime(texts, format=written, errors="coerce", utc=True).dt.tz_localize(None)
-
-    if isinstance(series.dtype, pd.PeriodDtype):
-        series = series.dt.to_timestamp()
-    if series.dtype.kind == "M":
-        return parsed(series, "ISO8601"), "ISO8601"
-    if not _is_text(series):
-        return None
-    texts = pd.Series(_texts(series))
-    candidates = [written for written in formats if parsed(texts[:1], written).notna().all()]
-    readings = [(dates, written) for written in candidates if (dates := parsed(texts, written)).notna().all()]
-    if any(not dates.equals(readings[0][0]) for dates, _ in readings):
-        got = f"'{texts[0]}', which fits {' and '.join(written for _, written in readings)}"
-        raise refusal(f"dates with one reading in column '{series.name}'", got, "write them as 2020-12-31")
-    return readings[0] if readings else None
-
-
 def _target(series: pd.Series) -> tuple[FloatArray, Notes]:
-    read = _numbers(series)
+    read = read_numbers(series)
     if read is None:
         remedy = "correct these cells, or name another target"
-        raise refusal(f"numbers in the target '{series.name}'", f"text, {_strays(series)}", remedy)
+        raise refusal(f"numbers in the target '{series.name}'", f"text, {strays(series)}", remedy)
     if read[0].min() == read[0].max():
         raise refusal(f"a target '{series.name}' that varies", f"{read[0][0]} in every row", "name another target")
     return read
 
 
-def _is_text(series: pd.Series) -> bool:
-    import pandas as pd
-
-    return pd.api.types.is_string_dtype(series.dtype)  # true of object, too
-
-
-def _texts(series: pd.Series) -> NDArray[np.object_]:
-    return np.array([str(value).strip() for value in series], dtype=object)
-
-
-def _strays(series: pd.Series) -> str:
-    """Examples of what is not a number in a column."""
-    import pandas as pd
-
-    texts = pd.Series(_texts(series))
-    strays = texts[pd.to_numeric(texts, errors="coerce").isna()]
-    return "such as " + ", ".join(f"'{text}'" for text in (strays if len(strays) else texts).unique()[:3])
-
-
-# Names and shapes, and what can be wrong with them.
-
-
 def _select(df: pd.DataFrame, target: str | None, exclude: Sequence[str]) -> tuple[pd.DataFrame, str]:
     """The columns to use, under their names, and the name of the target."""
     names = column_names(df)
-    _check_unique(names)
+    check_unique(names)
     for name in exclude:
         _check_known(name, names, "column to exclude")
     kept = [name for name in names if name not in exclude]
@@ -466,53 +268,12 @@ def _select(df: pd.DataFrame, target: str | None, exclude: Sequence[str]) -> tup
     return df.set_axis(names, axis=1)[kept], target
 
 
-def _frame(table: Any) -> pd.DataFrame:
-    import pandas as pd
-
-    frame = as_frame(table)
-    return pd.DataFrame(_matrix(table)) if frame is None else frame
-
-
-def _matrix(values: ArrayLike) -> NDArray[Any]:
-    matrix = _array(values, "X")
-    if matrix.ndim != 2:
-        remedy = "for a single input column pass X.reshape(-1, 1)" if matrix.ndim == 1 else "pass one row per point"
-        raise refusal("X of shape (N, D), 2-D", f"shape {matrix.shape}", remedy)
-    return matrix
-
-
-def _array(values: ArrayLike, name: str) -> NDArray[Any]:
-    try:
-        return np.asarray(values)
-    except ValueError as error:
-        raise refusal(f"{name} as an array", str(error), "give every row as many numbers") from error
-
-
-def _check_unique(names: Sequence[str]) -> None:
-    if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise refusal("a different name for each column", f"{listed(twice)} more than once", "rename them")
-
-
 def _check_known(name: str, names: Sequence[str], role: str) -> None:
     if name not in names:
-        raise refusal(f"the {role} among {listed(names, 20)}", f"'{name}'", _near(name, names) or "name one of them")
-
-
-def _near(name: str, names: Sequence[str]) -> str:
-    """A question, if one of the names is much like another."""
-    lower = {known.lower(): known for known in names}
-    near = difflib.get_close_matches(str(name).lower(), lower, n=1)
-    return f"did you mean '{lower[near[0]]}'?" if near else ""
+        raise refusal(f"the {role} among {listed(names, 20)}", f"'{name}'", similar(name, names) or "name one of them")
 
 
 _MISSING = {
     "command line": "leave these rows out with --drop-missing, or the columns with --exclude, or fill the cells in",
     "page": "tick 'Leave out rows with missing values', or untick the columns, or fill the cells in",
 }
-
-
-def _check_complete(frame: pd.DataFrame, remedy: str, remedies: Mapping[str, str] | None = None) -> None:
-    missing = frame.isna().sum()
-    if missing.any():
-        columns = [f"{name} ({count})" for name, count in missing.items() if count]
-        raise refusal("a value in every cell", f"{missing.sum()} missing, in {listed(columns)}", remedy, remedies)

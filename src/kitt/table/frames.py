@@ -1,6 +1,6 @@
-"""Data frames of any library become pandas frames, once, where they come in: polars, Arrow and others, through narwhals.
+"""Conversion of data frames (polars, Arrow and others, through narwhals) to pandas frames, once, on input.
 
-Names, order and kinds of the columns survive: numbers, text, dates, durations, true and false, categories, missing values.
+Names, order and kinds of the columns are kept: numbers, text, dates, durations, booleans, categories, missing values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def as_frame(table: Any) -> pd.DataFrame | None:
-    """The pandas frame of a data frame; None if the table is no data frame, such as an array or a list."""
+    """A data frame as a pandas frame; None if the table is no data frame, such as an array or a list."""
     if "pandas" in sys.modules and isinstance(table, sys.modules["pandas"].DataFrame):
         return table
     if isinstance(table, np.ndarray | list | tuple | str | bytes):

@@ -1,4 +1,4 @@
-"""A file becomes a raw data frame. Format, separator, decimal mark and header are recognised from the content."""
+"""Reading a file into a raw data frame. Format, separator, decimal mark and header are recognised from the content."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _with_names(frame: pd.DataFrame, header: list[str] | None, notes: Notes, lab
 
 
 def _is_idle(column: pd.Series) -> bool:
-    """Whether a column is empty, or counts the rows from 0 or 1 as a saved index does."""
+    """Whether a column is empty, or numbers the rows from 0 or 1 as a saved index does."""
     counted = np.arange(len(column))
     return bool(column.isna().all()) or any(np.array_equal(column, counted + first) for first in (0, 1))
 
@@ -184,7 +184,7 @@ def column_names(frame: pd.DataFrame) -> list[str]:
 
 
 def is_nameless(frame: pd.DataFrame) -> bool:
-    return list(frame.columns) == list(range(frame.shape[1]))  # as pandas counts columns that got no names
+    return list(frame.columns) == list(range(frame.shape[1]))  # pandas numbers columns without names
 
 
 def default_names(width: int) -> list[str]:

@@ -1,5 +1,5 @@
-"""The one standardisation of a table and its inverse, careful with numbers beside the largest floats; and the one transform
-of the target, which acts on its standardised values."""
+"""The standardisation of a table and its inverse, also for values close to the largest floats; and the transform of the
+target, which acts on its standardised values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Standardiser:
     def __post_init__(self) -> None:
         scales = np.append(self.x_scale, self.y_scale)
         if np.shape(self.x_mean) != np.shape(self.x_scale) or not (np.isfinite(scales) & (scales > 0)).all():
-            raise refusal("a mean and a positive, finite scale for each column", f"scales {scales}", "fit it anew")
+            raise refusal("a mean and a positive, finite scale for each column", f"scales {scales}", "fit it again")
 
     @classmethod
     def fit(cls, X: FloatArray, y: FloatArray) -> Standardiser:
@@ -71,10 +71,10 @@ class Standardiser:
         try:
             return cls(**{**fields, **arrays})
         except TypeError as error:
-            raise refusal("what Standardiser.to_dict wrote", str(error), "write the file anew") from error
+            raise refusal("what Standardiser.to_dict wrote", str(error), "write the file again") from error
 
 
-# A transform of the target.
+# The transform of the target.
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,8 @@ class Warp:
     """A monotone transform of the standardised target u, after which it is closer to a normal distribution.
 
     z = (T((u − shift) / unit) − mean) / scale, with T the identity, the logarithm, or Yeo and Johnson's power transform
-    of an exponent. `low` and `high` bound what the inverse may return: a few ranges of the training rows beyond them.
+    with an exponent. `low` and `high` bound the values of the inverse: they lie beyond the training rows by a few times
+    their range.
     """
 
     kind: Literal["identity", "log", "yeo-johnson"] = "identity"
@@ -107,7 +108,7 @@ class Warp:
         u
             The standardised target (N,).
         zero
-            Where zero of the original target lies on that scale: a positive target is transformed relative to it.
+            The position of the original target's zero on that scale; a positive target is transformed relative to it.
         """
         c = config or WarpConfig()
         u = np.asarray(u, np.float64)
@@ -178,13 +179,13 @@ IDENTITY = Warp()
 class WarpConfig:
     """How a transform of the target is chosen; `kitt bench atlas` at 200 rows."""
 
-    exponents: tuple[float, float] = (-1.0, 3.0)  # of Yeo and Johnson's transform: the least and the largest
+    exponents: tuple[float, float] = (-1.0, 3.0)  # smallest and largest exponent of Yeo and Johnson's transform
     min_gain: float = 3.0  # nats of likelihood below which the target stays as it is
-    reach: float = 1.0  # ranges of the training rows beyond them, up to which the inverse goes
+    reach: float = 1.0  # how far beyond the training rows the inverse may go, relative to their range
 
 
 def _best_exponent(v: FloatArray, config: WarpConfig) -> float:
-    """Of highest profile likelihood, by golden section: the likelihood has one peak."""
+    """The exponent of highest profile likelihood, by golden-section search: the likelihood has one peak."""
     slope = np.sign(v) * np.log1p(np.abs(v))
 
     def cost(exponent: float) -> float:
@@ -234,15 +235,15 @@ def _inverse_power(t: FloatArray, exponent: float) -> FloatArray:
 def centre_and_scale(values: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Mean and standard deviation over the rows; scale 1 where they are all equal.
 
-    A power of two, which is exact, first brings each column below 1, so nothing overflows; then the first row is taken
-    off, so that 1e15 + small keeps its digits and a constant column is exactly 0.
+    First each column is multiplied by a power of two, which is exact, so that its values are below 1 and nothing overflows.
+    Then the first row is subtracted, so that 1e15 + small keeps its digits and a constant column is exactly 0.
     """
     values = np.asarray(values, np.float64)
     exponent = np.frexp(np.abs(values).max(axis=0))[1]
     unit = np.ldexp(values, -exponent)
     shifted = unit - unit[0]
     mean = np.clip(unit[0] + shifted.mean(axis=0), unit.min(axis=0), unit.max(axis=0))
-    deviation = np.minimum(shifted.std(axis=0), np.abs(unit).max(axis=0))  # not even by rounding beyond the largest
+    deviation = np.minimum(shifted.std(axis=0), np.abs(unit).max(axis=0))  # rounding must not exceed the largest
     scale = np.maximum(np.ldexp(deviation, exponent), np.finfo(np.float64).smallest_subnormal)
     return np.ldexp(mean, exponent), np.where(deviation > 0, scale, 1.0)
 
@@ -255,11 +256,11 @@ def _transform(values: ArrayLike, mean: ArrayLike, scale: ArrayLike) -> FloatArr
 def _inverse(values: ArrayLike, mean: ArrayLike, scale: ArrayLike) -> FloatArray:
     mean, scale, exponent = _units(mean, scale)
     largest = np.finfo(np.float64).max
-    with np.errstate(over="ignore"):  # rounding may carry the largest floats beyond themselves
+    with np.errstate(over="ignore"):  # rounding may overflow at the largest floats
         return np.clip(np.ldexp(np.asarray(values, np.float64) * scale + mean, exponent), -largest, largest)
 
 
 def _units(mean: ArrayLike, scale: ArrayLike) -> tuple[FloatArray, FloatArray, NDArray[np.intc]]:
-    """Mean and scale over a power of two that brings both below 1, and its exponent."""
+    """Mean and scale divided by a power of two such that both are below 1, and its exponent."""
     exponent = np.frexp(np.maximum(np.abs(mean), scale))[1]
     return np.ldexp(mean, -exponent), np.ldexp(scale, -exponent), exponent

@@ -1,6 +1,6 @@
 """The methods KITT is compared with, and KITT itself, behind one protocol (`base.Method`), by name.
 
-`method("nkn").fit(train, random_state=0).log_density(X, y)`. A method's file is imported when it is asked for.
+`method("nkn").fit(train, random_state=0).log_density(X, y)`. A method's file is imported at first use.
 """
 
 from __future__ import annotations

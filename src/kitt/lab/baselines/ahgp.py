@@ -32,7 +32,7 @@ from kitt.files import replacing
 from kitt.gp.exact import draw, log_marginal_likelihood
 from kitt.lab.baselines.base import FittedMethod, GaussianPredictive, standardised
 from kitt.lab.baselines.exact import Covariance, condition
-from kitt.lab.train import Progress, RunFolder, TrainingBudget, use_threads
+from kitt.lab.train import Progress, RunFolder, TrainingBudget
 from kitt.network.checkpoint import code_version
 from kitt.network.network import Mask, PaperEncoder, SelfAttention, dense, layer_norm
 from kitt.table.dataset import Dataset
@@ -165,7 +165,7 @@ def load(checkpoint: str | None = None) -> HyperparameterNetwork:
 
 
 def read_facts(checkpoint: str | None = None) -> dict[str, Any]:
-    """What a checkpoint says of itself: steps and seconds of training, its loss on tables of the prior, and the like."""
+    """The metadata of a checkpoint: steps and seconds of training, its loss on tables of the prior, and so on."""
     with _opened(checkpoint) as (file, header):
         parameters = sum(math.prod(file.get_slice(key).get_shape()) for key in file.keys())  # noqa: SIM118
         config = {"kind": "ahgp", **json.loads(header["config"])}
@@ -233,7 +233,7 @@ def _sizes(entries: int, generator: torch.Generator) -> tuple[int, int, int]:
 
 
 class Run:
-    """A training run: what changes in it, and what it writes to its folder."""
+    """The state of a training run, and the files that it writes."""
 
     def __init__(
         self, settings: Training, config: NetworkConfig, folder: RunFolder, budget: TrainingBudget, seed: int
@@ -327,17 +327,15 @@ def train(
     hours: float | None = None,
     steps: int | None = None,
     resume: bool = False,
-    threads: int | None = None,
     seed: int = 0,
     progress: Callable[[Progress], None] | None = None,
 ) -> Path:
-    """Train in the folder `out`, or go on there; returns the checkpoint. Budget and folder are as in `kitt.lab.train`."""
+    """Train in the folder `out`, or resume there; returns the checkpoint. Budget and folder are as in `kitt.lab.train`."""
     folder, budget = RunFolder(out), TrainingBudget(hours, steps)
-    use_threads(threads)
     with folder.locked():
         state = folder.earlier_state(resume) or {}
         if state and not holds_run(out):
-            raise InvalidInputError(f"{out} holds a run of another preset: go on with it without naming one")
+            raise InvalidInputError(f"{out} holds a run of another preset: resume it without naming one")
         if budget.is_empty:
             budget = TrainingBudget(**state.get("budget", {}))
         if budget.is_empty:

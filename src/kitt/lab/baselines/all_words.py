@@ -1,4 +1,4 @@
-"""`best-bic`: all 34 words are fitted, and the one with the best BIC is taken. What the network saves."""
+"""`best-bic`: all 34 words are fitted, and the one with the best BIC is chosen: the work that the network saves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every method of the benchmark offers: `fit` a table, then predict in the units of that table, noise included."""
+"""The interface of every method of the benchmark: `fit` a table, then predict in its units, noise included."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Predictive(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class FittedMethod:
-    """A method that has seen a table, with what it chose and how long that took."""
+    """A method fitted to a table, with the chosen kernel and the time that it took."""
 
     predictive: Predictive
     dims: int
@@ -55,8 +55,8 @@ class FittedMethod:
         return self.predictive.log_density(inputs, outputs)
 
     def quantiles(self, X: ArrayLike, levels: FloatArray) -> FloatArray:
-        """(M, Q) values below which an observation falls with probability `levels` (Q,): the predictive's own, or those of
-        a normal distribution with its mean and variance."""
+        """Quantiles (M, Q) of an observation at `levels` (Q,): the predictive's own, or those of a normal distribution with
+        its mean and variance."""
         inputs = self._inputs(X)
         if own := getattr(self.predictive, "quantiles", None):
             return own(inputs, levels)

@@ -1,4 +1,4 @@
-"""`botorch`: what a user of BoTorch gets, through BoTorch's own code: SingleTaskGP with Normalize and its own priors.
+"""`botorch`: BoTorch's default model, by its own code: SingleTaskGP with Normalize and its own priors.
 
 `rbf-ard-botorch` is the same kernel and prior, fitted as KITT's kernels are.
 """
@@ -43,7 +43,7 @@ class BotorchDefault:
         check_size(train)
         started = time.perf_counter()
         try:
-            model = default_model(train.X, train.y)
+            model = default_model(train.X, train.y, strict=True)
         except ModelFittingError as error:
             raise FitError(f"BoTorch cannot fit its default model to these data: {error}") from error
         return FittedMethod(_Posterior(model), train.d, "RBF", 0.0, time.perf_counter() - started)

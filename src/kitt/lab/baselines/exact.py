@@ -40,7 +40,7 @@ class Covariance(nn.Module):
         return self.log_noise.exp() + NOISE_FLOOR
 
     def features(self, X: Tensor) -> Tensor:
-        """What the kernel compares, (N, F): the inputs themselves, unless a subclass makes something of them."""
+        """The features (N, F) that the kernel compares: the inputs themselves, unless a subclass transforms them."""
         return X
 
     def forward(self, A: Tensor, B: Tensor) -> Tensor:
@@ -87,7 +87,7 @@ def loss(kernel: Covariance, X: Tensor, y: Tensor) -> float:
     value = -log_marginal_likelihood(K, y) / len(y)
     (G,) = torch.autograd.grad(value, K)
     diagonal = torch.diagonal(G).clone()
-    G = G.tril_(-1).mul_(2)  # the strict lower triangle stands for both
+    G = G.tril_(-1).mul_(2)  # the strict lower triangle represents both triangles
     torch.diagonal(G).copy_(diagonal)
     for rows, columns in _panels(len(F)):
         kernel(F[rows], F[columns]).backward(G[rows, columns])
@@ -108,7 +108,7 @@ class StoppingRule:
 def maximise_likelihood(
     kernel: Covariance, X: Tensor, y: Tensor, stopping: StoppingRule, budget: Budget | None = None
 ) -> float:
-    """ML-II: moves the kernel's parameters to the best point that L-BFGS meets; its loss per point."""
+    """ML-II: set the kernel's parameters to the best point of L-BFGS, and return its loss per point."""
     parameters = [p for p in kernel.parameters() if p.requires_grad]
     best = math.inf, parameters_to_vector(parameters).detach().clone()
 

@@ -1,4 +1,4 @@
-"""`kitt-forecast`: what `kitt.forecast` says about a series, as a method of the benchmark."""
+"""`kitt-forecast`: `kitt.forecast` as a method of the benchmark."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Ahead:
 
 @dataclass(frozen=True)
 class KITTForecast:
-    """The forecast with its own defaults; `share` of the values seen is the horizon that it is judged by."""
+    """The forecast with its own defaults; the horizon is `share` times the number of observed values."""
 
     share: float = 0.25  # the last fifth of a series is a quarter of the rest
     changes: bool = True

@@ -25,12 +25,12 @@ from kitt.suggest import suggest_dataset
 from kitt.table.dataset import Dataset
 from kitt.table.scaling import FloatArray
 
-HIDDEN = parse("RBF + Linear*White").words  # the paper's code adds these to every candidate, unsaid
+HIDDEN = parse("RBF + Linear*White").words  # the paper's code adds these to every candidate; its text does not say so
 
 
 @dataclass(frozen=True, eq=False)
 class Average:
-    """A mixture, and the same models weighed otherwise, to be scored beside it (only when asked, for it takes time)."""
+    """A mixture, and the same models with other weights, to be scored beside it (only on request, because it takes time)."""
 
     mixture: Mixture
     log_probabilities: Sequence[float]  # of each model, by the network
@@ -86,7 +86,7 @@ class PaperKITT:
     def _fit_all(
         self, train: Dataset, said: Sequence[Caption], seed: int
     ) -> tuple[list[FittedGP], list[float], list[Failure]]:
-        """A model and a probability for each caption; those that became one and the same are fitted once."""
+        """A model and a probability for each caption; equal expressions are fitted once."""
         wanted: dict[frozenset[Word], tuple[Expression, float]] = {}
         for c in said:
             expression = self._model_of(c.expression)
@@ -108,9 +108,7 @@ class KITT:
     """The pipeline with its own defaults, except where a setting says otherwise."""
 
     options: Options = field(default_factory=Options)
-    captions: str = (
-        "network"  # or `once`, the network's without growing; `random`, as many words drawn blindly; or a sum
-    )
+    captions: str = "network"  # or `once`, the network's without adding words; `random`, as many random words; or a sum
 
     def fit(self, train: Dataset, random_state: int) -> FittedMethod:
         load(self.options.model)
@@ -130,7 +128,7 @@ class KITT:
         return FittedMethod(average, train.d, _best(said.mixture), chosen + said.seconds["caption"], fitting, details)
 
     def _replaced(self, train: Dataset, options: Options) -> Captions | None:
-        """What stands in for the network, if anything: other captions are equally probable, as are all words."""
+        """The captions in place of the network's, if any; they are equally probable, and so are all words."""
         if self.captions == "network":
             return None
         if self.captions == "once":

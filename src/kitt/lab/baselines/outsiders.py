@@ -1,4 +1,4 @@
-"""What a user of scikit-learn would try first, on standardised data, with its defaults wherever there is one."""
+"""Methods of scikit-learn with their defaults, on standardised data."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SklearnGP:
         )
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # a parameter at its bound is no news here
+                warnings.simplefilter("ignore", ConvergenceWarning)  # parameters often end at their bounds
                 model.fit(X, y)
         except np.linalg.LinAlgError as error:
             raise FitError(f"scikit-learn's GP cannot be fitted to these data: {error}") from error
@@ -70,7 +70,7 @@ def variance_predictive(
     return GaussianPredictive(scaling, moments)
 
 
-LEAST_SHARE = 0.05  # of the mean squared residual, below which no row's variance falls; not tuned
+LEAST_SHARE = 0.05  # smallest variance of a row, relative to the mean squared residual; not tuned
 
 
 @dataclass(frozen=True)

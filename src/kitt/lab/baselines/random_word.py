@@ -1,4 +1,4 @@
-"""`random-word`: a word drawn blindly from the vocabulary, and fitted (paper, Table of strategies)."""
+"""`random-word`: a word drawn at random from the vocabulary, and fitted (paper, Table of strategies)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kitt.table.dataset import Dataset
 
 
 def drawn_words(train: Dataset, count: int, random_state: int) -> list[Expression]:
-    """Different words drawn at random: others for another table, whatever the random state."""
+    """Distinct words drawn at random; they differ between tables, even for the same random state."""
     generator = np.random.default_rng([random_state, zlib.crc32(train.y.tobytes())])
     return [Expression((WORDS[i],)) for i in generator.choice(len(WORDS), count, replace=False)]
 

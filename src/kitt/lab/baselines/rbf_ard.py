@@ -1,4 +1,4 @@
-"""`rbf-ard`, `matern52-ard` and their like: one kernel for every table. And the three noise models beside RBF.
+"""`rbf-ard`, `matern52-ard` and similar ones: one kernel for every table; and RBF with three noise models.
 
 The paper's baseline is RBF-ARD with its own priors; `-botorch` is what a user of BoTorch gets, with lengthscale priors that
 grow with the number of columns. Both are fitted as KITT's kernels are.
@@ -32,7 +32,7 @@ from kitt.table.scaling import FloatArray
 
 @dataclass(frozen=True)
 class FixedKernel:
-    """An expression, whatever the table."""
+    """The same expression for every table."""
 
     expression: str = "RBF"
     prior: str = "paper"

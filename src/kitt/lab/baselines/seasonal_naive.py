@@ -1,4 +1,4 @@
-"""`seasonal-naive`, for series alone: what was seen a season ago comes again (Hyndman & Athanasopoulos, Forecasting)."""
+"""`seasonal-naive`, for series only: repeats the value of a season ago (Hyndman & Athanasopoulos, Forecasting)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def step_of(times: FloatArray) -> float:
 
 
 def period_of(times: FloatArray) -> int:
-    """Values in a unit of time, as 12 for months in years: the frequency of a time series in R. 1 is no season."""
+    """Values per unit of time, such as 12 for months in years: the frequency of a time series in R. 1 means no season."""
     return max(1, round(1 / step_of(times)))
 
 
 @dataclass(frozen=True, eq=False)
 class _Repeated:
-    """The last season again and again; the variance grows by that of a seasonal difference with each season."""
+    """The last season repeated; the variance grows by that of a seasonal difference with each season."""
 
     last_time: float
     step: float

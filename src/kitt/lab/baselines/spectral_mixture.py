@@ -108,7 +108,8 @@ class SpectralMixture:
     def _draw(self, X: FloatArray, random: np.random.Generator) -> SpectralKernel:
         """Lengthscales from 1/20 to twice the width of the data; frequencies 0, or from half a cycle up to Nyquist's.
 
-        With many columns few of them wave, and lengthscales grow with the root of their number, else all is noise.
+        With many columns only few get a frequency, and lengthscales grow with the root of the number of columns, because
+        otherwise every draw would be noise.
         """
         shape, D = (self.components, X.shape[1]), X.shape[1]
         width = np.where(np.ptp(X, axis=0) > 0, np.ptp(X, axis=0), 1.0)
@@ -132,7 +133,7 @@ class SpectralMixture:
 
 
 def _score(kernel: Covariance, X: Tensor, y: Tensor) -> float:
-    """−log p(y | X); infinite where it cannot be had."""
+    """−log p(y | X); infinite where it cannot be computed."""
     try:
         score = -float(log_marginal_likelihood(covariance_matrix(kernel, X), y))
     except FitError:

@@ -1,4 +1,4 @@
-"""`tree-search`: the greedy search of Duvenaud et al. (2013), which is what users run today, made as good as we know how.
+"""`tree-search`: the greedy search of Duvenaud et al. (2013), the usual method today, implemented as well as we can.
 
 Level by level, the best expression is changed in every possible way, each child is fitted from its parent's parameters, and
 the best of them by BIC is changed next. To waste no time, all children are fitted on a few hundred rows, and only the most
@@ -104,7 +104,7 @@ class TreeSearch:
 
 @dataclass
 class Climb:
-    """One search under way."""
+    """The state of one search."""
 
     language: Grammar
     settings: TreeSearch
@@ -140,7 +140,7 @@ class Climb:
         half = time.time() + self._left() / 2  # the other half is for the finalists
         ends = [
             math.inf if parent is None and i == 0 else half for i in range(len(states))
-        ]  # there must be some answer
+        ]  # at least one expression must be fitted
         tasks = [(state, parent, end) for state, end in zip(states, ends, strict=True)]
         ranked = sorted(_each(self.language.coarse, tasks, self.settings.jobs), key=lambda solved: solved.bic)
         self.fitted += len(ranked)
@@ -162,7 +162,7 @@ def _better(found: Solved, best: Solved) -> bool:
 def _each(
     function: Callable[..., Solved | None], arguments: Iterable[tuple[Any, ...]], jobs: int | None
 ) -> list[Solved]:
-    """What a function makes of each of these arguments, in parallel, without the failures."""
+    """The results of a function for each argument, in parallel, without failures."""
     from joblib import Parallel, delayed
 
     return [solved for solved in Parallel(jobs)(delayed(function)(*each) for each in arguments) if solved is not None]

@@ -1,9 +1,9 @@
-"""Who advises best on real tasks: the learned head, cross-validated over tables, and what it is compared with.
+"""Ways to choose a kernel on real tasks: the learned head, cross-validated over tables, and what it is compared with.
 
-*Capture* is the share of what choosing a word can gain over always Matern32 that an adviser gets, a task counting at most
-one nat per row, on tasks where some word gains at least 0.03; *elsewhere* is what is lost on the others. It is told for the
-first word, for the best of three words by BIC with changing noise and, where an adviser has one, by the expected loss, as
-the pipeline verifies captions (*verified*), and for the best of three in hindsight.
+*Capture* is the share of the possible gain over always choosing Matern32 that a way of choosing achieves. It is computed on
+tasks where some word gains at least 0.03 nats per row, and a task counts at most one nat per row; *elsewhere* is the loss on
+the other tasks. Capture is reported for the first word, for the best of three words by BIC with changing noise and, if
+available, expected loss, as the pipeline compares captions (*verified*), and for the best of three in hindsight.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def compare(examples: Examples) -> list[dict[str, Any]]:
     rows = []
     for name, chosen, expected in _advisers(examples):
         row: dict[str, Any] = {"adviser": name, "tasks": len(examples)}
-        losses = expected if name == HEAD else None  # of the others, what is "expected" is no loss
+        losses = expected if name == HEAD else None  # the other scores are no losses
         row["Spearman"] = None if expected is None else spearman(expected, examples)
         for label, mask in (("", np.ones(len(examples), dtype=bool)), (", own target", examples.is_own_target)):
             first, elsewhere = capture(chosen[:, :, :1], examples, mask)
@@ -70,7 +70,7 @@ def _advisers(examples: Examples) -> Iterator[tuple[str, np.ndarray, Tensor | No
 
 
 def _gains(examples: Examples) -> np.ndarray:
-    """What each word gains over Matern32, nats per row, capped to either side: (T, V)."""
+    """The gain of each word over Matern32 (T, V), nats per row, capped on both sides."""
     nlpd = examples.nlpd[:, :V].double().numpy()
     reference = np.nan_to_num(nlpd[:, [_INDEX["Matern32"]]], nan=np.inf)
     gains = np.clip(reference - nlpd, -LOSS_CAP, LOSS_CAP)
@@ -78,7 +78,7 @@ def _gains(examples: Examples) -> np.ndarray:
 
 
 def capture(chosen: np.ndarray, examples: Examples, mask: np.ndarray) -> tuple[float, float]:
-    """Of the best in hindsight of the chosen words (draws, T, k), the mean over draws: capture and loss elsewhere."""
+    """Capture and loss elsewhere of the best in hindsight of the chosen words (draws, T, k), averaged over draws."""
     gains = _gains(examples)
     best, got = gains.max(1), np.mean([np.take_along_axis(gains, one, 1).max(1) for one in chosen], axis=0)
     there, rest = mask & (best >= WORTHWHILE), mask & (best < WORTHWHILE)
@@ -91,7 +91,7 @@ def capture(chosen: np.ndarray, examples: Examples, mask: np.ndarray) -> tuple[f
 def verify(chosen: np.ndarray, examples: Examples, losses: Tensor | None = None) -> np.ndarray:
     """Of the chosen words (draws, T, k), the one with the best BIC on the training rows: (draws, T, 1).
 
-    `losses` (T, V), what each word is expected to lose per row, count beside it.
+    `losses` (T, V), the expected loss of each word per row, is added to it.
     """
     bic = examples.bic.numpy()
     if losses is not None:

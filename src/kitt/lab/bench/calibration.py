@@ -1,4 +1,4 @@
-"""Calibration: are first choices right as often as their probabilities promise, on fresh draws of the training mixture?
+"""Calibration: whether first choices are right as often as their probabilities say, on fresh draws of the training mixture.
 
 A cell is one batch, drawn as for a step of training, so its size is random too. The classifier is right if it names the
 word of largest variance, the decoder if its caption has the words of the true one. A property is right if the kernel that
@@ -15,18 +15,20 @@ from typing import Any
 import numpy as np
 import torch
 
+from kitt.lab.bench.atlas import split
+from kitt.lab.bench.datasets import Source
 from kitt.lab.bench.recovery import calibration, calibration_error
 from kitt.lab.bench.runner import Cell, Line
 from kitt.lab.simulate import PAD
 from kitt.lab.train import PRESETS, draw_batch, recipe
-from kitt.language.grammar import Expression
+from kitt.language.grammar import Expression, parse
 from kitt.network.caption import HEADS, caption_tables
 from kitt.network.checkpoint import load, read_facts
 from kitt.network.properties import PROPERTIES, has_property
 
 
 def calibration_cells(models: Sequence[str], batches: int, preset: str | None = None) -> list[Cell]:
-    """Without a preset, each network is asked about what it was trained on, as far as its name tells."""
+    """One cell for each batch; without a preset, each network gets the mixture that it was trained on, if known by name."""
     cells = []
     for model in models:
         name = read_facts(model).name
@@ -62,7 +64,7 @@ def calibrate(model: str, preset: str, batch: int) -> dict[str, Any]:
 
 
 def property_summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
-    """Of each property: how often tables have it, its mean probability, its calibration error, and what chance makes."""
+    """For each property: its frequency, its mean probability, its calibration error, and the error expected by chance."""
     found: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
     for line in lines:
         key = line["key"]
@@ -91,7 +93,7 @@ def curves(lines: Iterable[Line]) -> dict[tuple[str, str, str], np.ndarray]:
 
 
 def summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
-    """Share of first choices that are right, their mean probability, the calibration error, and what chance makes of it."""
+    """Share of correct first choices, their mean probability, the calibration error, and the error expected by chance."""
     rows = []
     for (model, preset, head), bins in curves(lines).items():
         count, promised, kept = bins.sum(0)
@@ -102,7 +104,51 @@ def summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
 
 
 def chance_error(bins: np.ndarray) -> float:
-    """The calibration error to be expected of so few data sets if every probability were true."""
+    """The expected calibration error of a perfectly calibrated network with this number of data sets."""
     count, promised, _ = bins.T
     p = promised / np.maximum(count, 1)
     return float(np.sqrt(2 / np.pi * count * p * (1 - p)).sum() / max(count.sum(), 1))
+
+
+# --- real tables -----------------------------------------------------------------------------------------------------
+
+SURE = 0.8  # probability from which the network counts as sure of a property
+NEAR = 0.01  # nats per row within which a word is as good as the best
+_ALWAYS = "noise changes"  # every word of `kitt bench capture` is tried with it, so the best word says nothing of it
+
+
+def hindsight(
+    lines: Iterable[Line], tables: Iterable[Source], rows: int = 200, model: str = "default"
+) -> list[dict[str, Any]]:
+    """How often a property that the network is sure of is one of the best word, chosen by test rows.
+
+    The lines are those of `kitt bench capture`, with all words fitted to each table. Where several words are within
+    `NEAR` of the best, it counts as well whether any of them has the property.
+    """
+    words = {
+        (line["key"]["table"], line["key"]["split"]): line["result"]["nlpd"]
+        for line in lines
+        if line["status"] == "ok" and line["key"].get("what") == "words" and line["key"]["rows"] == rows
+    }
+    loaded, by_name = load(model), {table.name: table for table in tables}
+    sure: dict[str, list[tuple[bool, bool]]] = {name: [] for name in PROPERTIES if name != _ALWAYS}
+    for (name, number), nlpd in words.items():
+        if name not in by_name or not nlpd:
+            continue
+        train, _ = split(by_name[name], rows, number)
+        best = min(nlpd, key=lambda word: nlpd[word])
+        near = [word for word, value in nlpd.items() if value <= nlpd[best] + NEAR]
+        for p in caption_tables([(train.X, train.y)], 1, model=loaded)[0].properties:
+            if p.probability >= SURE and p.name in sure:
+                sure[p.name].append(
+                    (has_property(p.name, parse(best)), any(has_property(p.name, parse(w)) for w in near))
+                )
+    return [
+        {
+            "property": name,
+            "tables": len(found),
+            "in the best word": sum(best for best, _ in found),
+            f"in one within {NEAR} nats": sum(any_ for _, any_ in found),
+        }
+        for name, found in sure.items()
+    ]

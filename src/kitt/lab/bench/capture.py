@@ -1,6 +1,6 @@
-"""Capture: what a good choice of kernel could gain on real tables, and the share of it that a way of choosing gets.
+"""Capture: the possible gain of a good kernel on real tables, and the share of it that a way of choosing achieves.
 
-Every choice is judged in the same design: the chosen kernel with and without noise that changes (Linear*White), plain
+Every choice is evaluated in the same design: the chosen kernel with and without noise that changes (Linear*White), plain
 RBF and Matern52 with BoTorch's priors, and a small tail, stacked. `always Matern32` is the zero. All 34 words are fitted
 to each table, as users' kernels are, and the network's captions in cells of their own, so that another network needs
 no other fits.
@@ -34,7 +34,7 @@ from kitt.network.checkpoint import read_facts
 from kitt.table.dataset import Dataset
 from kitt.table.scaling import FloatArray, Standardiser
 
-ZERO = "Matern32"  # the kernel that everybody could take without looking
+ZERO = "Matern32"  # a kernel that could be chosen without looking at the table
 PLAIN = ("RBF", "Matern52")
 
 
@@ -46,7 +46,7 @@ class CaptureConfig:
     tail_weight: float = 0.003  # at least, of a Student t of the standardised target alone
     tail_degrees: float = 3.0
     possible: float = 0.03  # nats per row that some word must gain for a table to count
-    cap: float = 1.0  # nats per row, beyond which no table counts more
+    cap: float = 1.0  # largest gain or loss of a table, nats per row
 
 
 CONFIG = CaptureConfig()
@@ -167,7 +167,7 @@ class Case:
 
     @property
     def fitted_captions(self) -> list[str]:
-        """Those that could be fitted; if none could, the kernel that everybody could take."""
+        """The captions that could be fitted; if there are none, the reference kernel."""
         return [text for text in self.captions if text in self.nlpd] or [ZERO]
 
     def verified(self, texts: Iterable[str]) -> float:
@@ -210,7 +210,7 @@ def cases(lines: Iterable[Line], rows: int, model: str) -> dict[str, list[Case]]
 
 @dataclass(frozen=True)
 class Captured:
-    """What one way of choosing gets: a share where there is something to gain, and what it loses elsewhere."""
+    """The result of one way of choosing: its share of the possible gain, and its loss on the other tables."""
 
     who: str
     share: float
@@ -224,7 +224,7 @@ class Captured:
 
 
 def possible_gain(case: Case) -> float:
-    """Of the best word in hindsight over always Matern32."""
+    """The gain of the best word in hindsight over always Matern32."""
     return case.nlpd[ZERO] - case.hindsight(case.words)
 
 

@@ -1,4 +1,4 @@
-"""Claims: what explanations say of tables of which the truth is known.
+"""Claims: what explanations state about tables with known truth.
 
 Three kinds of tables. *noise*: no column has to do with the target. *periodic*: drawn from a kernel with a period along one
 column, of which the table shows at least two and a half cycles with several values in each. *smooth*: drawn from kernels
@@ -19,7 +19,7 @@ from kitt.table.scaling import FloatArray
 
 KINDS = ("noise", "periodic", "smooth")
 TARGETS = ("normal", "t3", "uniform", "binary", "rounded")  # of noise
-CLOSE = 0.05  # relative error with which a period counts as told
+CLOSE = 0.05  # largest relative error of a period that counts as correct
 CLAIMED = 0.1  # share of the variance from which noise counts as explained
 
 
@@ -32,7 +32,7 @@ def claim_cells(kinds: Sequence[str], count: int, first: int = 0) -> list[Cell]:
 
 
 def claim(kind: str, table: int) -> dict[str, Any]:
-    """What is claimed of one table: the share that is explained, and periods; with the true ones."""
+    """What is claimed about one table: the explained share and the periods, with the true ones."""
     import kitt
 
     rng = np.random.default_rng(zlib.crc32(f"claims {kind} {table}".encode()))
@@ -137,7 +137,7 @@ def _smooth(rng: np.random.Generator, table: int) -> tuple[FloatArray, FloatArra
 
 
 def summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
-    """Of each kind of table: how many, and the shares of which something is claimed that is so, or is not."""
+    """For each kind of table: their number, and the shares with correct and with false claims."""
     rows = []
     results = [(line["key"]["kind"], line["result"]) for line in lines if line["status"] == "ok"]
     for kind in KINDS:

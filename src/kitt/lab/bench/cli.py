@@ -69,7 +69,7 @@ def uci(
     splits: Splits = "0-9",
     out: Out = Path("uci.jsonl"),
     protocol: Annotated[
-        str, typer.Option(help="sound, or original: with what the paper's code adds unsaid.")
+        str, typer.Option(help="sound, or original: with what the paper's code adds without saying so in the text.")
     ] = "sound",
     seed: Seed = 0,
     jobs: Jobs = 1,
@@ -115,7 +115,9 @@ def words(
     splits: Splits = "0-2",
     rows: Rows = "200",
     out: Out = Path("words.jsonl"),
-    expressions: Annotated[str | None, typer.Option(help="Instead of the 34 words, with commas between.")] = None,
+    expressions: Annotated[
+        str | None, typer.Option(help="Expressions in place of the 34 words, separated by commas.")
+    ] = None,
     options: Set = None,
     seed: Seed = 0,
     jobs: Jobs = 1,
@@ -123,7 +125,7 @@ def words(
     scheduler: Scheduler = None,
     retry: Retry = False,
 ) -> None:
-    """Fit every word to every table, and say how robust that was."""
+    """Fit every word to every table, and report how many fits fail or end far below the best."""
     from kitt.lab.bench.methods import settings_of
     from kitt.lab.bench.words import robustness, word_cells
 
@@ -141,7 +143,7 @@ def regret(
     rows: Rows = "200",
     out: Out = Path("words.jsonl"),
     models: Models = "default",
-    k: Annotated[int, typer.Option("-k", help="Choices that count.", min=1)] = 3,
+    k: Annotated[int, typer.Option("-k", help="Number of choices that are evaluated.", min=1)] = 3,
     options: Set = None,
     seed: Seed = 0,
     jobs: Jobs = 1,
@@ -169,7 +171,7 @@ def regret(
             for row in table
         ],
         as_json,
-        "regret, nats a test row",
+        "regret, nats per test row",
     )
 
 
@@ -178,7 +180,7 @@ def recovery(
     models: Models = "default",
     kinds: Annotated[str, typer.Option(help="primitives, words, captions.")] = "primitives,words,captions",
     priors: Annotated[str, typer.Option(help="paper, default.")] = "paper,default",
-    count: Annotated[int, typer.Option(help="Data sets of a cell.", min=1)] = 300,
+    count: Annotated[int, typer.Option(help="Number of data sets of a cell.", min=1)] = 300,
     repeats: Annotated[int, typer.Option(help="Cells of each size, for standard errors.", min=1)] = 3,
     sizes: Annotated[str, typer.Option(help="Numbers of points, with 4 columns.")] = "64,200,400,800,1600",
     dimensions: Annotated[
@@ -195,7 +197,7 @@ def recovery(
     jobs: Jobs = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Data sets drawn from known words: how often the network names them, by size, and beside choosing after 34 fits."""
+    """Data sets drawn from known words: how often the network names them, by size, compared with choosing after 34 fits."""
     from kitt.lab.bench import recovery as r
     from kitt.lab.bench.methods import settings_of
 
@@ -221,7 +223,7 @@ def calibration(
     jobs: Jobs = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Fresh draws of the training mixture: are first choices right as often as promised? See `figure reliability`."""
+    """Fresh draws of the training mixture: whether probabilities of first choices are right. See `figure reliability`."""
     from kitt.lab.bench import calibration as c
 
     lines = run_cells(
@@ -229,6 +231,23 @@ def calibration(
     )
     print_rows(c.summary(lines), as_json, "calibration of the first choice")
     print_rows(c.property_summary(lines), as_json, "calibration of the properties")
+
+
+@app.command()
+def hindsight(
+    lines: Annotated[Path, typer.Argument(help="Lines of `kitt bench capture`.")],
+    data: Data = None,
+    rows: Annotated[int, typer.Option(help="Training rows of these lines.", min=10)] = 200,
+    model: Annotated[str, typer.Option(help="Trained network: a bundled one or a file.")] = "default",
+    as_json: AsJson = False,
+) -> None:
+    """Real tables: how often a property that the network is sure of is one of the word that test rows find best."""
+    from kitt.lab.bench.atlas import sources
+    from kitt.lab.bench.calibration import hindsight as judge
+    from kitt.lab.bench.datasets import data_directory
+
+    found = judge(read_lines([lines]), sources(data_directory(data, "atlas"), rows), rows, model)
+    print_rows(found, as_json, "properties of 80 % and more, in hindsight")
 
 
 @app.command()
@@ -240,7 +259,7 @@ def claims(
     jobs: Jobs = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Tables of which the truth is known: how often an explanation claims a signal or a period, and how often rightly."""
+    """Tables with known truth: how often an explanation claims a signal or a period, and how often correctly."""
     from kitt.lab.bench import claims as c
 
     lines = run_cells(c.claim_cells(names_of(kinds) or [], count, first), out, plan_of(jobs, "loky", None, True))
@@ -253,12 +272,13 @@ def latency(
     tables: Tables = None,
     models: Models = "default",
     repeats: Annotated[
-        int, typer.Option(help="After a warm-up; of the process and the import, at most 5.", min=1)
+        int,
+        typer.Option(help="Number of repetitions after a warm-up; at most 5 of the process and of the import.", min=1),
     ] = 10,
     out: Out = Path("latency.jsonl"),
     as_json: AsJson = False,
 ) -> None:
-    """Seconds to a kernel on every table and on a million rows, of the process, and of the import."""
+    """Seconds to caption every table and a million rows, of the whole process, and of the import."""
     from kitt.lab.bench.latency import latency_cells
 
     cells = latency_cells(sources_of(data, tables), names_of(models) or [], repeats)
@@ -293,7 +313,7 @@ def table(
     files: Annotated[list[Path], typer.Argument(help="Files of JSON lines.")],
     kind: Annotated[str, typer.Option(help=TABLES)] = "scores",
     measure: Annotated[str, typer.Option(help="nlpd or rmse.")] = "nlpd",
-    method: Annotated[str, typer.Option(help="For weights, differences and targets: whose.")] = "kitt",
+    method: Annotated[str, typer.Option(help="For weights, differences and targets: which method.")] = "kitt",
     methods: Some = None,
     rule: Annotated[str | None, typer.Option(help="paper, interpolation or extrapolation.")] = None,
     paper: Paper = None,

@@ -1,6 +1,6 @@
 """Methods against a reference on many tables, as pure functions of the lines of `kitt bench atlas`.
 
-Splits are averaged within a table, and tables count alike. A difference is taken only where both methods have a line.
+Splits are averaged within a table, and all tables have the same weight. A difference needs a line of both methods.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def difference(measure: str) -> Number:
 
 
 def log_of(error: float) -> float:
-    """A perfect prediction counts as one of the smallest error there is."""
+    """The logarithm; a perfect prediction counts as one with the smallest positive error."""
     return math.log(max(error, np.finfo(float).tiny))
 
 

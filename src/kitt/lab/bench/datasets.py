@@ -23,7 +23,6 @@ from kitt.table.dataset import Dataset
 
 CAP = 2000  # rows of a table that are used, training and test together (paper, Experiments)
 SEED = 42  # of the first split; the next has the next
-SUITES = ("uci", "timeseries")
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 
 Rows = NDArray[np.int64]

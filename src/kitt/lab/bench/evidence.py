@@ -1,4 +1,4 @@
-"""Whether a model keeps what it promises: its evidence on the training rows against what it does on test rows.
+"""Whether `Model.evidence`, computed from the training rows, agrees with the scores on test rows.
 
 On tables of the atlas. *Promised too much* is the claimed figure less that on the test rows, in nats per row: positive
 where a model flatters itself. Leave-one-out at the fitted parameters and folds without extrapolation stand beside it.

@@ -1,9 +1,9 @@
-"""Time to a model: the kernels that KITT names, fitted here and by GPyTorch through BoTorch, from the same starts.
+"""Time to a model: KITT's captions, fitted here and by GPyTorch through BoTorch, from the same starts.
 
-Both maximise the likelihood of all training rows, kernel by kernel, from as many starts. GPyTorch is handed ours, the best
-guesses and draws by their likelihood on a hundred rows, and is not charged for finding them (`coarse`: even for our search
-on some of the rows); all our time counts. It is stopped after `limit` seconds from each start. scikit-learn
-fits RBF-ARD with starts of its own.
+Both maximise the likelihood of all training rows for each kernel, from the same number of starts. GPyTorch gets our starts,
+the best guesses and draws by their likelihood on a hundred rows, and the time to find them does not count for it (with
+`coarse`, not even that of our search on some of the rows); all our time counts. GPyTorch is stopped after `limit` seconds
+from each start. scikit-learn fits RBF-ARD with starts of its own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from kitt.network.caption import caption
 
 TABLES = ("boston", "concrete", "energy", "yacht")
 LIMIT = 120.0  # seconds of GPyTorch from one start; where it is reached, the ratio of times is a lower bound
-SAME = 0.5  # nats by which two solutions may differ and yet be one start
+SAME = 0.5  # solutions that differ by less than this many nats count as one start
 
 
 def fit_cells(
@@ -140,7 +140,7 @@ def coarse_solutions(table: Table, expression: Expression, config: FitConfig) ->
 def gpytorch_fit(table: Table, expression: Expression, theta: Tensor, limit: float = LIMIT) -> float:
     """Log marginal likelihood after `fit_gpytorch_mll` with exact Cholesky factors.
 
-    Where a line search is lost it keeps what it has: BoTorch would start again, four times, and from the same point.
+    Where a line search fails, the best point so far is kept: BoTorch would start again four times from the same point.
     """
     try:
         from botorch.exceptions.errors import ModelFittingError

@@ -1,4 +1,4 @@
-"""Time to a kernel: wall clock, data in memory and weights loaded, one warm-up. And the start of the process itself."""
+"""Wall-clock time of captioning, with data in memory and weights loaded, after a warm-up; and time of a whole process."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def time_caption(X: FloatArray, y: FloatArray, model: str, head: str, repeats: i
 
 
 def time_process(model: str, repeats: int) -> dict[str, Any]:
-    """From nothing to an answer: `kitt suggest` on a small file."""
+    """Time of a new process that runs `kitt suggest` on a small file."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 4))
     with tempfile.TemporaryDirectory() as folder:

@@ -15,7 +15,7 @@ from kitt.lab.tasks import table_names
 
 
 def run_losses(data: Path | None, out: Path, seeds: Iterable[int], plan: Plan) -> dict[str, Any]:
-    """Make what is missing; says how many tasks there are, were made now, and could not be made."""
+    """Run the missing tasks, and return how many there are, how many were made now, and how many failed."""
     folder = data_directory(data, "table")
     table_names(folder)
     out.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from kitt.lab.bench.datasets import Source, split
 from kitt.lab.bench.metrics import scores
 from kitt.lab.bench.runner import Cell
 
-# What the paper's code does otherwise than the paper says, where that changes numbers (see `original` of PaperKITT).
+# Differences of the paper's code from its text that change numbers (see `original` of PaperKITT).
 ORIGINAL: dict[str, dict[str, Any]] = {
     "rbf-ard": {"expression": "RBF + Linear*White"},
     **{
@@ -66,7 +66,7 @@ def method_cells(
 ) -> list[Cell]:
     """A cell for each method, table and split; all methods of a split stand together, the first split first.
 
-    `work` takes the arguments of `evaluate`, which it stands in for.
+    `work` is called in place of `evaluate`, with the same arguments.
     """
     cells = []
     for number in splits:

@@ -1,6 +1,7 @@
-"""How good predictions are, in the units of the table.
+"""Scores of predictions, in the units of the table.
 
-`scores` counts all test rows, and those that are no copies of training rows; `distribution_scores` also looks at quantiles.
+`scores` uses all test rows, and separately those that are no copies of training rows; `distribution_scores` also uses
+quantiles.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The commands of `kitt bench` about real tasks: the corpus of losses, advice learned from it, how real simulations look."""
+"""The commands of `kitt bench` about real tasks: the corpus of losses, advice learned from it, realism, evidence, starts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def losses(
     first: Annotated[int, typer.Option(help="The first seed.", min=0)] = 0,
     jobs: Annotated[int, typer.Option(help="Tasks at a time; 0 runs them in this process.", min=0)] = 1,
 ) -> None:
-    """Real tasks, made of the columns of tables: what every word and some sums predict there. See `kitt bench advice`."""
+    """Fit every word and some sums to real tasks, made from the columns of tables. See `kitt bench advice`."""
     from kitt.lab.bench.losses import run_losses
 
     print_rows(
@@ -42,7 +42,7 @@ def advice(
     model: Annotated[str, typer.Option(help="Checkpoint whose encodings are used.")] = "default",
     as_json: AsJson = False,
 ) -> None:
-    """Learn what each kernel loses on real tasks, cross-validated over tables, beside other ways to choose.
+    """Learn the loss of each kernel on real tasks, cross-validated over tables, and compare with other ways to choose.
 
     `kitt finish --losses` puts what is learned from all tasks into a checkpoint.
     """
@@ -84,9 +84,11 @@ def bo(
 
 @app.command()
 def realism(
-    data: Folder = None, seed: Annotated[int, typer.Option(help="Of everything random.")] = 0, as_json: AsJson = False
+    data: Folder = None,
+    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
+    as_json: AsJson = False,
 ) -> None:
-    """Whether simulated tables can be told from real ones by their statistics: AUC for each simulator."""
+    """Whether a classifier can distinguish simulated tables from real ones by their statistics: AUC for each simulator."""
     from kitt.lab.bench.datasets import data_directory
     from kitt.lab.bench.realism import run_realism
 
@@ -96,7 +98,7 @@ def realism(
 @app.command()
 def evidence(
     data: Folder = None,
-    tables: Annotated[int | None, typer.Option(help="The first so many tables of the atlas.", min=1)] = None,
+    tables: Annotated[int | None, typer.Option(help="Number of tables of the atlas, from the first.", min=1)] = None,
     rows: Annotated[int, typer.Option(help="Training rows, at most.", min=10)] = 200,
     splits: Splits = "0",
     effort: Annotated[str, typer.Option(help="quick, normal or thorough.")] = "normal",
@@ -104,7 +106,7 @@ def evidence(
     jobs: Jobs = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Whether a model keeps what it promises: its evidence against what it does on test rows."""
+    """Compare the evidence of models with their scores on test rows."""
     from kitt.lab.bench import atlas
     from kitt.lab.bench import evidence as e
     from kitt.lab.bench.datasets import data_directory
@@ -117,13 +119,13 @@ def evidence(
 @app.command()
 def starts(
     data: Folder = None,
-    tables: Annotated[int, typer.Option(help="The first so many tables of the atlas.", min=1)] = 40,
+    tables: Annotated[int, typer.Option(help="Number of tables of the atlas, from the first.", min=1)] = 40,
     rows: Annotated[int, typer.Option(help="Training rows, at most.", min=10)] = 200,
     out: Annotated[Path, typer.Option(help="Lines; what they hold is not fitted again.")] = Path("starts.jsonl"),
     jobs: Jobs = 1,
     as_json: AsJson = False,
 ) -> None:
-    """What each part of the fitter is worth: likelihood reached and CPU, with the part switched off."""
+    """Ablation of the fitter: likelihood that is reached and CPU time, with each part switched off."""
     from kitt.lab.bench import atlas
     from kitt.lab.bench import starts as s
     from kitt.lab.bench.datasets import data_directory

@@ -1,7 +1,7 @@
-"""How far simulated tables are from real ones: whether a classifier can tell them apart by `features.describe`.
+"""How realistic simulated tables are: whether a classifier can distinguish them from real ones by `features.describe`.
 
 For every table, some of its rows with the last column as target, and a simulated table of the same size. The classifier is
-judged on tables that it has not seen: an area under the ROC curve (AUC) of 0.5 means that it cannot tell.
+tested on tables that it has not seen: an area under the ROC curve (AUC) of 0.5 means that it cannot distinguish them.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ _CLASSIFIERS: dict[str, Callable[[int], Any]] = {"boosted trees": _boosting, "lo
 
 
 def auc(real: FloatArray, drawn: FloatArray, classifier: str, seed: int = 0) -> float:
-    """Of five folds; a table and the simulated one of its size are on the same side."""
+    """The AUC over five folds; a table and the simulated one of its size are in the same fold."""
     from sklearn.metrics import roc_auc_score
     from sklearn.model_selection import GroupKFold, cross_val_predict
 

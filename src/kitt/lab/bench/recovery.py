@@ -1,7 +1,7 @@
 """Ground truth recovery: is the word a data set was drawn from among the first ones KITT names? (paper, Experiments)
 
 A cell is a few hundred data sets of one size: drawn from the primitives alone as in the paper, from all 34 words, or from
-sums. `exhaustive` cells fit every word to one data set and choose by BIC, which is what the network has to beat.
+sums. `exhaustive` cells fit every word to one data set and choose by BIC, for comparison with the network.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def recovery_cells(draws: Iterable[Draw], models: Sequence[str]) -> list[Cell]:
 
 
 def recover(draw: Draw, model: str) -> dict[str, Any]:
-    """Hits of the classifier on single words, of the decoder on sums, and how well probabilities keep their promise."""
+    """Hits of the classifier on single words and of the decoder on sums, and the calibration of their probabilities."""
     batch, loaded = draw.batch(), load(model)
     tables = [(X.double().numpy(), y.double().numpy()) for X, y in zip(batch.X, batch.y, strict=True)]
     truth = [frozenset(words[words != PAD].tolist()) for words in batch.captions]
@@ -128,7 +128,7 @@ def calibration(probability: Sequence[float], hit: Sequence[bool]) -> list[list[
 
 
 def calibration_error(bins: np.ndarray) -> float:
-    """Expected calibration error: mean distance between promised and kept, over the cases."""
+    """Expected calibration error: the mean distance between predicted probability and observed frequency."""
     count, promised, kept = bins.T
     return float(np.abs(promised - kept).sum() / max(count.sum(), 1))
 
@@ -150,7 +150,7 @@ def exhaust(draw: Draw, index: int, options: Mapping[str, Any]) -> dict[str, Any
     truth = int(batch.captions[index, 0])
 
     def rank(cost: Callable[[FittedGP], float]) -> int:
-        """Place of the truth, or 0 where it could not be fitted."""
+        """The rank of the true word, or 0 where it could not be fitted."""
         order = [model.expression.indices[0] for model in sorted(found, key=cost)]
         return order.index(truth) + 1 if truth in order else 0
 

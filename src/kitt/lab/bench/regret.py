@@ -1,7 +1,7 @@
-"""Regret: how much worse, in nats a test row, a choice of kernel is than the best of the 34 words on the same split.
+"""Regret: how much worse, in nats per test row, a choice of kernel is than the best of the 34 words on the same split.
 
-KITT's choices, single words and sums, stand beside fixed choices, chance, and choosing after fitting all 34 words. The fits
-are lines of `words`; those that a choice needs beyond the 34 words are run there too.
+KITT's choices, single words and sums, are compared with fixed choices, random choices, and choices after fitting all 34
+words. The fits are lines of `words`; those that a choice needs beyond the 34 words are run there too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Group = tuple[str, int]  # table and split
 
 @dataclass(frozen=True)
 class Adviser:
-    """A network and how it is asked."""
+    """A network with the head and the ranking that are used."""
 
     model: str = "default"
     head: str = "classifier"
@@ -45,7 +45,7 @@ ADVISERS = [(head, ranking) for head in ("classifier", "decoder") for ranking in
 def choices(
     tables: Iterable[Source], splits: Sequence[int], rows: str, advisers: Sequence[Adviser], k: int = 3
 ) -> dict[Adviser, dict[Group, Choice]]:
-    """What each adviser says about the training rows of every table and split."""
+    """The choices of each adviser for the training rows of every table and split."""
     out: dict[Adviser, dict[Group, Choice]] = {adviser: {} for adviser in advisers}
     for table in tables:
         for number in splits:
@@ -85,7 +85,7 @@ def by_split(lines: Iterable[Line], rows: str, options: Mapping[str, Any], seed:
 
 
 def probability_cells(tables: Iterable[Source], splits: Iterable[int], rows: str, models: Sequence[str]) -> list[Cell]:
-    """What each network thinks of all 34 words; a cell belongs to a checkpoint at one moment of its training."""
+    """Each network's probabilities of all 34 words; a cell belongs to a checkpoint at one step of its training."""
     cells = []
     for model in models:
         steps = read_facts(model).steps
@@ -146,7 +146,7 @@ def random_regret(fits: Fits, k: int = 1) -> float:
 def regret_table(
     groups: Mapping[Group, Fits], said: Mapping[Adviser, Mapping[Group, Choice]], k: int = 3
 ) -> list[dict[str, Any]]:
-    """A row for each who chooses: mean regret of the first choice, of the best of k, and of that with the best BIC."""
+    """A row for each way of choosing: mean regret of the first choice, of the best of k, and of that with the best BIC."""
     rows = [_row(str(adviser), groups, chosen, k) for adviser, chosen in said.items()]
     for name, choose in RIVALS.items():
         rows.append(_row(name, groups, {group: choose(fits) for group, fits in groups.items()}, k))
@@ -187,7 +187,7 @@ def _summary(
     best: Mapping[str, list[float]] | None = None,
     fitted: Mapping[str, list[float]] | None = None,
 ) -> dict[str, Any]:
-    """Tables count alike, whatever the number of their splits."""
+    """The mean over tables, which have the same weight whatever the number of their splits."""
 
     def mean(values: Mapping[str, list[float]] | None) -> float | None:
         return float(np.mean([np.mean(v) for v in values.values()])) if values else None

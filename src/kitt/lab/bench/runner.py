@@ -1,4 +1,4 @@
-"""Runs cells and writes one JSON line for each: resumable, in parallel, and a crash is a result like any other.
+"""Runs cells and writes one JSON line for each: resumable and in parallel; a crash is recorded as a result.
 
 A `Cell` is its key, what to call, and with which arguments. Cells whose key is in the file already are skipped. Only this
 process writes: a line is appended whole, under a lock, and flushed to disk; one that a crash cut short is run again.
@@ -62,7 +62,7 @@ def versions() -> dict[str, str]:
 
 
 def _commit() -> str:
-    """Of a checkout, "-dirty" if files differ from it; of an installed package there is none."""
+    """The commit of a checkout, with "-dirty" if files differ from it; None for an installed package."""
     git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--exclude", "*"]
     try:
         return subprocess.run(git, capture_output=True, text=True, timeout=10).stdout.strip()
@@ -71,7 +71,7 @@ def _commit() -> str:
 
 
 def mixed_commits(lines: Iterable[Line]) -> str:
-    """A sentence to set above a table that is made of lines of several commits; of one, nothing."""
+    """A sentence for a table made from lines of several commits; empty for one commit."""
     counts = Counter(line.get("versions", {}).get("commit") or "an unknown commit" for line in lines)
     told = ", ".join(f"{commit} ({count} lines)" for commit, count in counts.most_common())
     return f"{MIXED} {len(counts)} commits: {told}." if len(counts) > 1 else ""
@@ -81,7 +81,7 @@ def mixed_commits(lines: Iterable[Line]) -> str:
 
 
 def read(path: Path | str) -> list[Line]:
-    """The lines of a file, the last one of every key; a line cut short is left out. No file is no lines."""
+    """The lines of a file, the last one of every key, without truncated lines; empty if there is no file."""
     found: dict[str, Line] = {}
     if Path(path).exists():
         for text in Path(path).read_text(encoding="utf-8").splitlines():
@@ -94,7 +94,7 @@ def read(path: Path | str) -> list[Line]:
 
 
 def append(path: Path | str, line: Line) -> None:
-    """Add one line, whole and on disk, whoever else is adding some."""
+    """Append one line atomically, also when other processes append at the same time."""
     text = json.dumps(line, allow_nan=False, default=str) + "\n"
     with open(path, "a+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -127,7 +127,7 @@ class Plan:
 
 
 def run(cells: Iterable[Cell], path: Path | str, plan: Plan | None = None, report: Report | None = None) -> list[Line]:
-    """Run the cells that the file lacks, add their lines to it, and give back those of all the cells."""
+    """Run the cells that the file lacks, append their lines, and return the lines of all cells."""
     plan, wanted = plan or Plan(), {cell.identity: cell for cell in cells}
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     lines = {identity(line["key"]): line for line in read(path)}
@@ -154,7 +154,7 @@ def measured(cells: Sequence[Cell], plan: Plan) -> Iterator[Line]:
                     del todo[i]
                     yield line
             except _lost():
-                for i in list(todo)[:jobs]:  # one of those under way took its process with it: which?
+                for i in list(todo)[:jobs]:  # find out which of the running cells killed its process
                     yield _alone(todo.pop(i))
 
 
@@ -182,7 +182,7 @@ def _numbered(i: int, cell: Cell) -> tuple[int, Line]:
 
 
 def _parallel(cells: Sequence[tuple[int, Cell]], jobs: int) -> Iterator[tuple[int, Line]]:
-    """Two processes at least, so that a cell never runs in this one; of the cells, `jobs` are under way at a time."""
+    """Run cells in at least two processes, so that none runs in this one; `jobs` cells run at the same time."""
     from joblib import Parallel, delayed
 
     pool = Parallel(max(jobs, 2), pre_dispatch=jobs, batch_size=1, return_as="generator_unordered")
@@ -200,7 +200,7 @@ def _alone(cell: Cell) -> Line:
 
 
 def _lost() -> tuple[type[Exception], ...]:
-    """What joblib raises when a worker is gone."""
+    """The exceptions that joblib raises when a worker process has died."""
     try:
         from distributed.scheduler import KilledWorker
     except ImportError:

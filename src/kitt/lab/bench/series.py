@@ -74,7 +74,7 @@ def task(series: Source) -> dict[str, Any]:
 
 
 def rival_line(series: Source, forecast: Mapping[str, Any], versions: Mapping[str, str]) -> Line:
-    """A forecast of a rival as a line: mean and ends of its interval for each step, or what went wrong."""
+    """A forecast of a rival as a line: mean and ends of its interval for each step, or its error."""
     key = {"bench": BENCH, "table": series.name, "split": 0, "rows": RULE, "method": forecast["method"]}
     line: Line = {"key": {**key, "seed": 0, "settings": {}}, "versions": dict(versions)}
     if "error" in forecast:

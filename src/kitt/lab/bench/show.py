@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kitt.lab.bench.methods import Spec
     from kitt.lab.bench.runner import Cell, Line, Plan, Report
 
-console = Console(width=None if sys.stdout.isatty() else 200)  # a pipe is no reason to cut columns short
+console = Console(width=None if sys.stdout.isatty() else 200)  # no truncated columns in a pipe
 errors = Console(stderr=True)
 LABEL = ("table", "split", "what", "method", "expression", "model", "head", "kind", "prior", "n", "d", "batch", "index")
 

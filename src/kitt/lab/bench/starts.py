@@ -1,7 +1,7 @@
-"""What each part of the fitter is worth: the log posterior that is reached, and CPU seconds, with the part switched off.
+"""Ablation of the fitter: the log posterior that is reached, and CPU seconds, with each part switched off.
 
-On tables of the atlas, some words drawn at random for each. The reference is the best that any variant reaches; one of the
-variants is the search of `effort="thorough"`, with many more starts.
+Each variant fits the same random words to tables of the atlas. The reference is the best value that any variant reaches;
+one of the variants is the search of `effort="thorough"`, with many more starts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 }
 WORDS_PER_TABLE = 6
 CLOSE = 0.5  # nats below the best, within which a fit counts as found
-LARGEST = 20.0  # nats that a shortfall counts at most
+LARGEST = 20.0  # largest shortfall that is counted, nats
 
 
 def starts_cells(tables: Iterable[Source], rows: int, seed: int = 0) -> list[Cell]:

@@ -1,4 +1,4 @@
-"""Tables of the benchmark, as pure functions of its lines, beside the paper's own columns where those are at hand."""
+"""Tables of the benchmark, as pure functions of its lines, beside the paper's own columns if they are available."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def score_grid(lines: Sequence[Line], measure: str, paper: Published | None = No
 
 
 def difference_grid(lines: Sequence[Line], measure: str, method: str = "kitt") -> Grid:
-    """Every other method less one, on the splits that both have; a table with copies counts once, without them."""
+    """Every other method minus one, on the splits that both have; a table with copies counts once, without them."""
     scores = collect(lines, measure)
     own, names, counted = scores.pop(method, {}), table_names(scores), ranked_tables(scores)
     rows = []
@@ -336,7 +336,7 @@ def variant_grid(lines: Sequence[Line], measure: str, method: str) -> Grid:
     return Grid(f"{measure.upper()} of {method} by weighting", ("table", *names), tuple(rows))
 
 
-# --- what was promised -----------------------------------------------------------------------------------------------
+# --- targets --------------------------------------------------------------------------------------------------------
 
 
 def targets_grid(lines: Sequence[Line], paper: Mapping[str, Published], method: str = "kitt") -> Grid:

@@ -1,4 +1,4 @@
-"""Every word fitted to every table: how good each would have been, and whether all of them can be fitted at all.
+"""Every word fitted to every table: the score of each, and whether all of them can be fitted.
 
 The lines are the data of the regret (`regret`), of the Yacht figure, and of the robustness of the fitter.
 """

@@ -1,6 +1,6 @@
-"""Learning to caption: `recipes` say what a run is, `step` learns, `loop` repeats, `validate` judges."""
+"""Training of captioners: `recipes` configure a run, `step` is one update, `loop` repeats it, `validate` scores."""
 
-from kitt.lab.train.loop import Progress, TrainingBudget, train, use_threads
+from kitt.lab.train.loop import Progress, TrainingBudget, train
 from kitt.lab.train.recipes import PRESETS, Optimiser, Sizes, TrainConfig, ValidationSet, recipe
 from kitt.lab.train.runfolder import RunFolder
 from kitt.lab.train.step import draw_batch, losses
@@ -22,5 +22,4 @@ __all__ = [
     "recipe",
     "score",
     "train",
-    "use_threads",
 ]

@@ -24,12 +24,12 @@ from kitt.lab.train.validate import draw_validation, score
 from kitt.network import checkpoint
 from kitt.network.checkpoint import Checkpoint, config_to_dict
 
-_WATCHING = {"validation", "save_seconds", "eval_seconds", "log_seconds"}  # no part of what is learned
+_WATCHING = {"validation", "save_seconds", "eval_seconds", "log_seconds"}  # have no influence on the weights
 
 
 @dataclass(frozen=True)
 class TrainingBudget:
-    """When a run ends: after hours of wall clock, over all its parts, or steps, whichever is first."""
+    """When a run ends: after hours of wall-clock time over all its parts, or after steps, whichever comes first."""
 
     hours: float | None = None
     steps: int | None = None
@@ -45,24 +45,24 @@ class TrainingBudget:
         return self.hours is None and self.steps is None
 
     def spent(self, step: int, elapsed: float) -> float:
-        """The share of the budget that is used up: it drives the schedule, and at 1 the run ends."""
+        """The share of the budget that is spent: the schedule depends on it, and at 1 the run ends."""
         return max(elapsed / (3600 * self.hours) if self.hours else 0.0, step / self.steps if self.steps else 0.0)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What a progress bar shows, once a step."""
+    """The data of a progress bar, once per step."""
 
     step: int
     loss: float  # smoothed
-    rate: float  # data sets a second, since this process began
+    rate: float  # data sets per second, since this process started
     spent: float  # share of the budget
     elapsed: float  # seconds
-    left: float  # seconds, as it looks now
+    left: float  # estimated seconds
 
 
 class Run:
-    """One process's part of a run: the loop, and what is written while it goes on."""
+    """One process's part of a run: the loop, and the files that it writes."""
 
     def __init__(
         self, trainer: Trainer, folder: RunFolder, budget: TrainingBudget, progress: Callable[[Progress], None] | None
@@ -166,18 +166,15 @@ def train(
     hours: float | None = None,
     steps: int | None = None,
     resume: bool = False,
-    threads: int | None = None,
     start_from: str | Path | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Path:
     """Train a network in the folder `out`; returns its checkpoint. The budget counts all parts of a resumed run.
 
-    With `resume` a run that `out` holds goes on, with the config and, unless given, the budget it was started with;
-    without one, a new run begins: with fresh weights, or with those of the checkpoint `start_from`, a name or a file, of
-    the same architecture.
+    With `resume`, a run in `out` continues with its config and, unless one is given, its budget. Otherwise a new run
+    starts with random weights, or with those of the checkpoint `start_from`, a name or a file, of the same architecture.
     """
     folder, budget = RunFolder(out), TrainingBudget(hours, steps)
-    use_threads(threads)
     others = processes()
     with folder.locked() if others.rank == 0 else nullcontext(), torch.random.fork_rng(devices=[]):
         state = folder.earlier_state(resume)
@@ -207,26 +204,18 @@ def _weights(name_or_path: str | Path, config: TrainConfig) -> dict[str, Tensor]
     return loaded.model.state_dict()
 
 
-def use_threads(threads: int | None) -> None:
-    """So many in this process; with None, as many as torch thinks."""
-    if threads is not None:
-        if threads < 1:
-            raise InvalidInputError(f"threads must be at least 1, got {threads}")
-        torch.set_num_threads(threads)
-
-
 def _settle(
     config: TrainConfig | None, budget: TrainingBudget, state: dict[str, Any] | None, folder: RunFolder
 ) -> tuple[TrainConfig, TrainingBudget]:
-    """Config and budget of a new run as they are given; an old one goes on as it was started, but may be watched anew."""
+    """Config and budget of a new run as given; a resumed run keeps its own, except for validation, logging and saving."""
     if state is not None:
         earlier = TrainConfig.from_dict(json.loads(state["config"]))
         config = earlier if config is None else config
         given = config.to_dict()
         if changed := [key for key, value in earlier.to_dict().items() if value != given[key] and key not in _WATCHING]:
             raise InvalidInputError(
-                f"the run in {folder.path} has another {', '.join(changed)} than asked for: "
-                "go on with it without naming a preset, or use another folder"
+                f"the run in {folder.path} has another {', '.join(changed)} than requested: "
+                "resume it without naming a preset, or use another folder"
             )
         return config, TrainingBudget(**state["budget"]) if budget.is_empty else budget
     if budget.is_empty:

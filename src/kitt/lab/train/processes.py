@@ -13,7 +13,7 @@ from kitt.errors import MissingExtraError
 
 
 class Processes(Protocol):
-    """What the training loop needs to know about the others. The first process, of rank 0, writes the files."""
+    """What the training loop needs to know about the other processes. The first process, of rank 0, writes the files."""
 
     rank: int
     world: int
@@ -24,7 +24,7 @@ class Processes(Protocol):
     def backward(self, loss: Tensor) -> None: ...
 
     def agree(self, value: Any) -> Any:
-        """What the first process says."""
+        """The value that the first process has."""
 
     def close(self) -> None: ...
 
@@ -54,7 +54,7 @@ class FabricProcesses:
         except ImportError as error:
             raise MissingExtraError("lightning", "train", "training in several processes") from error
         local = int(os.environ.get("LOCAL_WORLD_SIZE", world))
-        if local == world and sys.platform == "linux":  # all on this machine: no name to look up, no card to cross
+        if local == world and sys.platform == "linux":  # all processes run on this machine: use the loopback interface
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         self.fabric = Fabric(accelerator="cpu", strategy="ddp", devices=local, num_nodes=world // local)
         self.fabric.launch()
@@ -70,7 +70,7 @@ class FabricProcesses:
         return self.fabric.broadcast(value)
 
     def close(self) -> None:
-        self.fabric.barrier()  # the first one still writes; nobody hangs up on it
+        self.fabric.barrier()  # the first process still writes, and the others must not exit before
         torch.distributed.destroy_process_group()
 
 

@@ -1,6 +1,6 @@
-"""What a training run is, in one validated config: network, data, sizes, optimiser, schedule, validation; and presets.
+"""The config of a training run: network, data, sizes, optimiser, schedule, validation; and presets.
 
-Everything here is frozen and goes to JSON and back; a key that does not exist is an error.
+Everything here is frozen and can be converted to JSON and back; an unknown key is an error.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def _is_range(pair: tuple[int, int]) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """How large the data sets of a step are, and how many: N and D log-uniform, and as many as the work allows."""
+    """The size and number of the data sets of a step: N and D log-uniform, and as many as the work allows."""
 
     n: tuple[int, int] = (16, 512)
     d: tuple[int, int] = (1, 16)
     batch: tuple[int, int] = (8, 256)
-    work: float = 4e6  # of a step, in the unit of `costs`
+    work: float = 4e6  # cost of a step, in the unit of `costs`
     costs: tuple[float, float, float] = (1.0, 0.5, 16.0)  # of a pair of points, of a pair in a dimension, of a value
 
     def __post_init__(self) -> None:
@@ -151,14 +151,14 @@ class TrainConfig:
         longest = max(data.max_words for data in self._simulators())
         _require(
             longest <= self.network.max_words,
-            f"the data have captions of {longest} words, the network says at most {self.network.max_words}",
+            f"the data have captions of {longest} words, the network allows at most {self.network.max_words}",
         )
 
     def _simulators(self) -> list[SimulatorConfig]:
         return [data for data, _ in self.data] + [v.data for v in self.validation]
 
     def describe_data(self, public: bool = False) -> tuple[dict[str, Any], ...]:
-        """The mixture; in `public`, a folder of tables is called by its name, for its place is nobody's concern."""
+        """The mixture as JSON types; if `public`, a folder of tables appears by its name only, without its path."""
         sources = [
             (replace(data, tables=Path(data.tables).name) if public and data.tables else data, weight)
             for data, weight in self.data
@@ -186,7 +186,7 @@ def strict(cls: type[T], values: Mapping[str, Any]) -> T:
 
 
 def _plain(values: Any) -> Any:
-    """As JSON gives it back: tuples become lists."""
+    """The value as JSON returns it: tuples become lists."""
     return json.loads(json.dumps(values))
 
 
@@ -222,8 +222,8 @@ def _paper() -> TrainConfig:
 
 
 def _default(tables: str | None = None) -> TrainConfig:
-    """Ours: tables of all sizes. Half of them look like real ones, with inputs of a folder of tables if it is given; the
-    rest are captions of the realistic prior and single words of the paper's."""
+    """The preset of the bundled network: tables of all sizes. Half of them resemble real ones, with inputs from a folder of
+    tables if one is given; the rest are captions of the default prior and single words of the paper's prior."""
     world, name = world_data(tables), "world" if tables is None else "real"
     return TrainConfig(
         name="default",
@@ -241,7 +241,7 @@ def _default(tables: str | None = None) -> TrainConfig:
 
 
 def _smoke() -> TrainConfig:
-    """Seconds, not hours: for tests, and for a first look at `kitt train`."""
+    """A run of seconds instead of hours, for tests and for trying `kitt train`."""
     return TrainConfig(
         name="smoke",
         network=PaperConfig(width=16, heads=2, blocks=1, decoder_width=16, decoder_heads=2, decoder_blocks=1),

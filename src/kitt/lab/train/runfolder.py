@@ -1,4 +1,4 @@
-"""The folder of a training run: its state, from which it resumes; its log, a JSON line an event; the learning curve.
+"""The folder of a training run: its state, from which it resumes; its log, one JSON line per event; the learning curve.
 
 A process killed at any moment leaves whole files behind: the state is written beside the old one and takes its place
 when it is on disk; the old one is kept as `state.pt.bak`.
@@ -36,7 +36,7 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """One run at a time; what a killed one left unfinished is removed. The lock ends with the process."""
+        """Allow one run at a time, and remove unfinished files of a killed one. The lock ends with the process."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except FileExistsError as error:
@@ -61,7 +61,7 @@ class RunFolder:
                 os.replace(spare, self.backup)
 
     def earlier_state(self, resume: bool) -> dict[str, Any] | None:
-        """The state of the run that this folder holds, if it holds one; then it must be meant."""
+        """The state of the run in this folder, if there is one; an error unless the run is to be resumed."""
         if not self.has_run():
             return None
         if not resume:
@@ -76,10 +76,10 @@ class RunFolder:
         for path in (self.state, self.backup):
             try:
                 state = _read(path)
-            except Exception as error:  # what torch.load raises for a foreign file is anybody's guess
+            except Exception as error:  # torch.load may raise anything for a file of another kind
                 problems.append(f"{path} cannot be read ({type(error).__name__}: {' '.join(str(error).split()):.80})")
                 continue
-            found = state.get("version", VERSION) if isinstance(state, dict) else None  # old ones do not say
+            found = state.get("version", VERSION) if isinstance(state, dict) else None  # old states have no version
             if found != VERSION:
                 raise CheckpointError(f"{path} is not a training state of version {VERSION}, but of version {found}")
             if problems:
@@ -88,13 +88,13 @@ class RunFolder:
         raise CheckpointError(f"{'; '.join(problems)}: start again in another folder")
 
     def append(self, event: dict[str, Any]) -> None:
-        """One line of the log. A line that a killed process left unfinished stays as it is, and is closed."""
+        """Append one line to the log. An unfinished line of a killed process is ended first."""
         with self.log.open("a+b") as file:
             torn = file.seek(0, os.SEEK_END) > 0 and file.seek(-1, os.SEEK_END) >= 0 and file.read() != b"\n"
             file.write(b"\n" * torn + json.dumps(event).encode() + b"\n")
 
     def events(self) -> list[dict[str, Any]]:
-        """What happened in the run, in order, without what a kill has undone."""
+        """The events of the run in order, without those after the state from which a killed run was resumed."""
         events: list[dict[str, Any]] = []
         for line in self.log.read_text().splitlines() if self.log.exists() else ():
             try:

@@ -1,7 +1,7 @@
 """One step of training: a batch from the mixture of simulators, its losses, an update of the weights and their average.
 
-One Generator draws sizes, data, and at every step the seed of the dropout; every process draws the whole batch and
-works on its share of it, so that many give the weights of one.
+One Generator draws sizes, data, and at every step the seed of the dropout. Every process draws the whole batch and works
+on its share of it, so that several processes arrive at the same weights as one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kitt.lab.train.validate import caption_losses, network_captions, select
 from kitt.network.features import prepare
 from kitt.network.network import Captioner, StemEncoder, build, teacher_forcing
 
-_MEASURED = 32  # batches from which an encoder learns what its statistics look like
+_MEASURED = 32  # batches from which an encoder's normalisers are set
 _PATIENCE = 50  # steps in a row without a finite gradient before giving up
 
 
@@ -51,7 +51,7 @@ def _join(name: str, parts: list[Tensor]) -> Tensor:
 def losses(model: Captioner, batch: Batch, config: TrainConfig) -> dict[str, Tensor]:
     """Every loss for every data set, (B,): −log p of the word of largest variance, and −log p of the caption.
 
-    An encoder that guesses roughness and noise on its way is taught them too.
+    An encoder that estimates roughness and noise has losses for these estimates too.
     """
     captions = network_captions(batch, config.network)
     prompt, target = teacher_forcing(captions, config.network)
@@ -71,7 +71,7 @@ def losses(model: Captioner, batch: Batch, config: TrainConfig) -> dict[str, Ten
 
 
 class Objective(nn.Module):
-    """The losses as a module, for data-parallel training sees to gradients of what goes through `forward`."""
+    """The losses as a module, because data-parallel training averages the gradients of what goes through `forward`."""
 
     def __init__(self, model: Captioner, config: TrainConfig) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class Objective(nn.Module):
 
 
 class Trainer:
-    """The things that change while a network is trained, and one step of training."""
+    """The state of a training run, and one step of training."""
 
     def __init__(self, config: TrainConfig, processes: Processes) -> None:
         self.config, self.processes = config, processes
@@ -110,7 +110,7 @@ class Trainer:
         self.averaged.load_state_dict(weights)
 
     def measure(self) -> None:
-        """Let an encoder see what its statistics look like before it learns."""
+        """Set the normalisers of an encoder from a few batches before training."""
         if isinstance(self.model.encoder, StemEncoder):
             batches = [
                 draw_batch(self.config.data, *self.config.sizes.draw(self.generator), self.generator)
@@ -137,7 +137,7 @@ class Trainer:
             setattr(self, key, state[key])
 
     def train_step(self, spent: float) -> dict[str, float]:
-        """One update on one batch; without a finite gradient, none."""
+        """One update on one batch; no update if the gradient is not finite."""
         config, rank, world = self.config, self.processes.rank, self.processes.world
         batch = self.draw()
         count = len(batch.X)
@@ -165,7 +165,7 @@ class Trainer:
 
 
 def _averaging(decay: float) -> Callable[..., None]:
-    """A running average that forgets its first steps sooner."""
+    """The decay of the running average, smaller in the first steps."""
 
     def update(averaged: Any, current: Any, count: Tensor) -> None:
         n = int(count)

@@ -16,7 +16,7 @@ _CHUNK = 2**20  # pairs of points in all dimensions that are worked on at once
 
 
 def draw_validation(validation: ValidationSet) -> Batch:
-    """The same data sets every time."""
+    """The data sets of a validation set, which are the same at every call."""
     generator = torch.Generator().manual_seed(validation.seed)
     return simulate(validation.data, validation.count, validation.n, validation.d, generator)
 
@@ -37,7 +37,7 @@ def caption_losses(logits: Tensor, targets: Tensor, config: CaptionerConfig) -> 
 
 
 def greedy(model: Captioner, encodings: Tensor, d_mask: Tensor | None, config: CaptionerConfig) -> Tensor:
-    """Captions (B, T) of the likeliest next words, then PAD. STOP is barred at the first step, a word is said once."""
+    """Captions (B, T) of the most probable next words, then PAD; without STOP at the first step and without repetitions."""
     prompt = torch.full((len(encodings), 1), config.start)
     barred = torch.zeros(len(encodings), config.words + 1, dtype=torch.bool)
     barred[:, config.stop] = True
@@ -58,7 +58,7 @@ def greedy(model: Captioner, encodings: Tensor, d_mask: Tensor | None, config: C
 def score(model: Captioner, config: CaptionerConfig, batch: Batch) -> dict[str, float]:
     """Means over the data sets: loss and top-1, 3, 5 of the classifier; loss, exact match and recall of the decoder.
 
-    The classifier is judged by the word of largest variance. `token_loss` is -log p per token of the true caption; a
+    The classifier is scored on the word of largest variance. `token_loss` is -log p per token of the true caption; a
     greedy caption is `exact` if it has the same words in any order, and its `recall` is the share of them it has.
     """
     was_training = model.training

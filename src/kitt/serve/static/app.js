@@ -112,6 +112,7 @@ function showTable() {
     label.append(element("input", undefined, { type: "checkbox", value: name, checked: true }), name);
     return label;
   }));
+  showSeries(chosen);
   $("missing").hidden = facts.incomplete_rows === 0;
   $("drop-missing").checked = facts.incomplete_rows > 0;
   $("missing").lastElementChild.textContent = `Leave out ${counted(facts.incomplete_rows, "row")} with missing values`;
@@ -123,7 +124,57 @@ function showTable() {
     return row;
   }));
   $("main").focus({ preventScroll: true });
-  suggest();
+  chooseTask();
+}
+
+// The same table as a series: its first column of times, and the target beside it
+function showSeries(chosen) {
+  const first = facts.columns.find((column) => column.is_time && column.name !== chosen);
+  const time = first?.name ?? "";
+  const task = first && !first.is_number ? "forecast" : "fit"; // a table with dates is probably a series
+  $("task").querySelector(`input[value=${task}]`).checked = true;
+  $("series-target").replaceChildren(...facts.columns.map(({ name }) => element("option", name, { value: name, selected: name === chosen })));
+  $("time").replaceChildren(
+    element("option", "none: rows follow each other", { value: "", selected: time === "" }),
+    ...facts.columns.map(({ name }) => element("option", name, { value: name, selected: name === time })),
+  );
+  $("known").replaceChildren(...facts.columns.map(({ name }) => {
+    const label = element("label");
+    label.append(element("input", undefined, { type: "checkbox", value: name }), name);
+    return label;
+  }));
+}
+
+const isForecast = () => $("task").querySelector("input:checked").value === "forecast";
+
+function chooseTask() {
+  complain("");
+  $("question").hidden = isForecast();
+  $("series").hidden = !isForecast();
+  $("captions").hidden = true;
+  asked += 1; // what was asked before is no longer waited for
+  if (isForecast()) chooseSeries();
+  else suggest();
+}
+
+// A column has one role: it is not among those known in the future if it is forecast or the time
+function chooseSeries() {
+  for (const box of $("known").querySelectorAll("input")) {
+    box.parentElement.hidden = [$("series-target").value, $("time").value].includes(box.value);
+  }
+}
+
+function seriesQuestion() {
+  const form = new FormData();
+  form.append("file", file);
+  form.append("target", $("series-target").value);
+  form.append("horizon", $("horizon").value);
+  if ($("time").value) form.append("time", $("time").value);
+  if ($("season").value) form.append("season", $("season").value);
+  for (const box of $("known").querySelectorAll("input:checked")) {
+    if (!box.parentElement.hidden) form.append("known", box.value);
+  }
+  return form;
 }
 
 function question() {
@@ -159,21 +210,26 @@ async function suggest() {
 }
 
 // The data before anything is fitted: one small picture for each column
-function scatter({ column, x, y }, target) {
-  const made = (tag, attributes) => {
+function scatter({ column, x, y, levels }, target) {
+  const made = (tag, attributes, text = "") => {
     const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
     for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+    node.textContent = text;
     return node;
   };
+  const short = (value) => Number(value.toPrecision(3)).toLocaleString("en", { maximumSignificantDigits: 3 });
   const [left, right] = [Math.min(...x), Math.max(...x)];
   const [low, high] = [Math.min(...y), Math.max(...y)];
-  const svg = made("svg", { viewBox: "0 0 240 150", role: "img", "aria-label": `${target} along ${column}` });
-  svg.append(made("path", { d: "M8 4V142H236", class: "axes" }));
-  x.forEach((value, i) => svg.append(made("circle", {
-    cx: (14 + 216 * (value - left) / (right - left || 1)).toFixed(1),
-    cy: (136 - 126 * (y[i] - low) / (high - low || 1)).toFixed(1),
-    r: 2,
-  })));
+  const across = (value) => (44 + 184 * (value - left) / (right - left || 1)).toFixed(1);
+  const down = (value) => (136 - 126 * (value - low) / (high - low || 1)).toFixed(1);
+  const svg = made("svg", { viewBox: "0 0 240 158", role: "img", "aria-label": `${target} along ${column}` });
+  svg.append(made("path", { d: "M38 4V142H236", class: "axes" }));
+  x.forEach((value, i) => svg.append(made("circle", { cx: across(value), cy: down(y[i]), r: 2 })));
+  for (const value of [low, high]) svg.append(made("text", { x: 34, y: down(value), dy: 3, "text-anchor": "end" }, short(value)));
+  const ticks = levels.length ? levels.map((name, i) => [i, name.slice(0, 12)]) : [left, right].map((value) => [value, short(value)]);
+  if (ticks.length <= 4) {
+    for (const [at, text] of ticks) svg.append(made("text", { x: across(at), y: 154, "text-anchor": "middle" }, text));
+  }
   const figure = element("figure");
   figure.append(svg, element("figcaption", `${target} along ${column}`));
   return figure;
@@ -209,13 +265,22 @@ function showCaptions({ captions, target, seconds, warnings, properties, groups,
   $("warnings").replaceChildren(...warnings.map((text) => element("li", text)));
 }
 
-async function fit(event) {
+function fit(event) {
   event.preventDefault();
-  $("fit").disabled = true;
+  const form = question();
+  form.append("deadline", $("deadline").value);
+  start("/api/fit", form, $("fit"));
+}
+
+function forecast(event) {
+  event.preventDefault();
+  start("/api/forecast", seriesQuestion(), $("forecast"));
+}
+
+async function start(url, form, button) {
+  button.disabled = true;
   try {
-    const form = question();
-    form.append("deadline", $("deadline").value);
-    const job = await call("/api/fit", { method: "POST", body: form });
+    const job = await call(url, { method: "POST", body: form });
     history.pushState(null, "", `#job/${job.id}`);
     showJob(job);
     $("main").focus({ preventScroll: true });
@@ -224,7 +289,7 @@ async function fit(event) {
   } catch (error) {
     complain(error.message);
   } finally {
-    $("fit").disabled = false;
+    button.disabled = false;
   }
 }
 
@@ -248,11 +313,12 @@ function listen(job) {
 }
 
 function showJob(job) {
-  const { state, captions } = job;
-  show("job", captions.target);
+  const { state, captions, target } = job;
+  const isKernel = job.kind === "fit";
+  show("job", target);
   $("report").hidden = state !== "done";
-  $("job-title").textContent = { done: `The kernel of ${captions.target}`, failed: "No kernel", cancelled: "Cancelled" }[state] ?? `Fitting ${captions.target}`;
-  $("job-facts").textContent = `${job.name}: ${counted(captions.rows, "row")}, ${counted(captions.columns.length, "input")}`;
+  $("job-title").textContent = { done: `The ${isKernel ? "kernel" : "forecast"} of ${target}`, failed: isKernel ? "No kernel" : "No forecast", cancelled: "Cancelled" }[state] ?? `${isKernel ? "Fitting" : "Forecasting"} ${target}`;
+  $("job-facts").textContent = `${job.name}: ${counted(job.rows, "row")}${isKernel ? `, ${counted(captions.inputs, "input")}` : ""}`;
   $("progress").hidden = !["queued", "running"].includes(state);
   $("job-title").classList.toggle("visually-hidden", state === "done"); // the report has its own
   $("job-facts").hidden = state === "done";
@@ -262,8 +328,8 @@ function showJob(job) {
   if ($("what").textContent !== what) $("what").textContent = what;
   clock = state === "running" ? performance.now() - 1000 * job.seconds : null;
   tick();
-  showCaptions(captions, true);
-  $("captions").hidden = state === "done";
+  if (isKernel) showCaptions(captions, true);
+  $("captions").hidden = !isKernel || state === "done";
   if (state === "failed") complain(job.error.message);
   if (state === "cancelled") complain("This job was stopped, and its data are forgotten.");
   $("downloads").hidden = state !== "done";
@@ -299,10 +365,15 @@ async function predict(chosen) {
 }
 
 function showResult({ links }) {
-  $("new-rows").dataset.url = links.predict;
   $("get-report").href = `${links.report}?download=true`;
-  $("get-model").href = links.model;
-  $("get-code").replaceChildren(...Object.entries(LIBRARIES).map(([library, title]) => {
+  for (const [id, link] of [["get-values", links.values], ["get-model", links.model]]) {
+    $(id).hidden = link === undefined;
+    if (link) $(id).href = link;
+  }
+  for (const id of ["code-group", "new-rows-box"]) $(id).hidden = links.predict === undefined;
+  $("predictions-box").hidden ||= links.predict === undefined;
+  $("new-rows").dataset.url = links.predict ?? "";
+  $("get-code").replaceChildren(...Object.entries(LIBRARIES).filter(([library]) => library in links).map(([library, title]) => {
     const link = element("a", title, { href: links[library], className: "button" });
     link.setAttribute("download", "");
     return link;
@@ -399,6 +470,9 @@ addEventListener("drop", dropped);
 addEventListener("popstate", route);
 $("question").addEventListener("change", suggest);
 $("question").addEventListener("submit", fit);
+$("task").addEventListener("change", chooseTask);
+$("series").addEventListener("change", chooseSeries);
+$("series").addEventListener("submit", forecast);
 $("cancel").addEventListener("click", cancel);
 $("report").addEventListener("load", fitFrame);
 setInterval(tick, 1000);

@@ -1,0 +1,286 @@
+"""How the columns of a raw table are encoded as numbers, at first and later for new rows."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kitt.table.frames import as_frame
+from kitt.table.reading import Notes, column_names, is_nameless, listed, refusal
+from kitt.table.scaling import FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MAX_LEVELS = 20  # a text column with more levels is refused
+DATE_FORMATS = (
+    "ISO8601",
+    *(day + time for day in ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y") for time in ("", " %H:%M", " %H:%M:%S")),
+)
+
+
+@dataclass(frozen=True)
+class Column:
+    """How one input column is encoded as none (constant), one (number, date, two levels) or several columns of X."""
+
+    name: str
+    kind: Literal["constant", "number", "date", "levels"]
+    levels: tuple[str, ...] = ()
+    origin: str = ""  # the date that is day 0
+    format: str = ""  # how dates are written
+
+    @property
+    def indicators(self) -> tuple[str, ...]:
+        """The levels with a 0/1 column of their own: all, but of two levels only the second."""
+        return self.levels[1:] if len(self.levels) == 2 else self.levels
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        if self.kind == "levels":
+            return tuple(f"{self.name}={level}" for level in self.indicators)
+        return () if self.kind == "constant" else (self.name,)
+
+    @classmethod
+    def learn(cls, series: pd.Series) -> tuple[Column, Notes]:
+        """How to encode a column, with a note unless it is simply a column of numbers."""
+        name, label, most = str(series.name), f"column '{series.name}'", min(MAX_LEVELS, len(series) // 2)
+        if (read := read_numbers(series)) is not None:
+            values, notes = read
+            column, distinct = cls(name, "number"), values[:1] if values.min() == values.max() else values
+        elif (dated := read_dates(series, DATE_FORMATS)) is not None:
+            distinct, written = dated[0].unique(), dated[1]
+            column = cls(name, "date", origin=distinct.min().isoformat(), format=written)
+            notes = (f"{label}: dates, in days since {column.origin}",)
+        else:
+            distinct = np.unique(_texts(series))
+            column = cls(name, "levels", levels=tuple(distinct))
+            notes = (f"{label}: text with {len(distinct)} levels, as 0/1 in {listed(column.outputs)}",)
+        if len(distinct) == 1:
+            return cls(name, "constant"), (f"{label} is always {distinct[0]}: dropped",)
+        if len(column.levels) > most:
+            raise refusal(
+                f"numbers, dates, or text with at most {most} levels in {label}",
+                f"{len(distinct)} different texts in {len(series)} rows, {strays(series)}",
+                f"exclude it (exclude=['{name}']), or correct these cells",
+                {
+                    "command line": f"leave it out with --exclude '{name}', or correct these cells",
+                    "page": "exclude it: untick it among the columns to use, or correct these cells",
+                },
+            )
+        return column, notes
+
+    def encode(self, series: pd.Series) -> tuple[FloatArray, Notes]:
+        """The columns of X for this column, (N, len(outputs)), with a note on levels that were not seen before."""
+        import pandas as pd
+
+        if self.kind == "levels":
+            texts = _texts(series)
+            unseen = sorted(set(texts) - set(self.levels))
+            note = f"column '{self.name}': levels not seen before, set to 0: {listed(unseen)}"
+            return np.equal.outer(texts, np.array(self.indicators, object)).astype(np.float64), (note,) * bool(unseen)
+        if self.kind == "number" and (read := read_numbers(series)) is not None:
+            return read[0][:, None], ()
+        if self.kind == "date" and (dated := read_dates(series, (self.format,))) is not None:
+            days = (dated[0] - pd.Timestamp(self.origin)) / pd.Timedelta(days=1)
+            return np.asarray(days, dtype=np.float64)[:, None], ()
+        raise refusal(
+            f"{self.kind}s in column '{self.name}', as in the fitted table",
+            strays(series),
+            "correct these cells",
+        )
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How a raw table is encoded as X; kept with the data, so that new rows are encoded in the same way."""
+
+    columns: tuple[Column, ...]  # all inputs of the raw table, dropped constants included
+    target: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(output for column in self.columns for output in column.outputs)
+
+    @classmethod
+    def learn(cls, inputs: pd.DataFrame, target: str) -> tuple[Encoding, Notes]:
+        learned = [Column.learn(inputs[name]) for name in inputs]
+        encoding = cls(tuple(column for column, _ in learned), target)
+        if not encoding.names:
+            raise refusal(
+                f"at least one input column that varies, beside the target '{target}'",
+                f"only constant ones, {listed(inputs)}" if learned else "none",
+                "check the separator of the file, the target and the excluded columns",
+            )
+        return encoding, tuple(note for _, notes in learned for note in notes)
+
+    def encode(self, table: Any) -> tuple[FloatArray, Notes]:
+        """X (N, D) for a raw table, with notes. Columns are matched by name, or by position if they have no names.
+
+        The table is an array, or a data frame of pandas, polars or Arrow.
+        """
+        frame, raw = frame_of(table), [column.name for column in self.columns]
+        names = raw if is_nameless(frame) and frame.shape[1] == len(raw) else column_names(frame)
+        check_unique(names)
+        needed = [column for column in self.columns if column.outputs]
+        if lacking := [column.name for column in needed if column.name not in names]:
+            wanted = listed([column.name for column in needed], 20)
+            raise refusal(
+                f"the columns {wanted}", f"no {listed(lacking)}", similar(lacking[0], names) or "add what is missing"
+            )
+        frame = frame.set_axis(names, axis=1)[[column.name for column in needed]]
+        check_complete(frame, "fill the cells in, or leave these rows out")
+        blocks, notes = zip(*(column.encode(frame[column.name]) for column in needed), strict=True)
+        return np.hstack(blocks), sum(notes, ())
+
+    def to_dict(self) -> dict[str, Any]:
+        columns = [{**asdict(column), "levels": list(column.levels)} for column in self.columns]
+        return {"columns": columns, "target": self.target}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Encoding:
+        try:
+            columns = tuple(Column(**{**column, "levels": tuple(column["levels"])}) for column in fields["columns"])
+            return cls(**{**fields, "columns": columns})
+        except (KeyError, TypeError) as error:
+            raise refusal("what Encoding.to_dict wrote", str(error), "write the file again") from error
+
+
+_GROUPED = {  # separators of thousands, with their decimal marks, and how a thousand is written with them
+    "1,000": (",", r"\."),
+    "1.000,0": (r"\.", ","),
+    "1 000": ("[ \u00a0\u202f]", "[.,]"),
+    "1'000": ("['\u2019]", r"\."),
+}
+
+
+def read_numbers(series: pd.Series) -> tuple[FloatArray, Notes] | None:
+    """The column as finite numbers, with a note if they were written in another form; None if it holds something else."""
+    import pandas as pd
+
+    values: Any = series
+    note, kind, label = "", series.dtype.kind, f"column '{series.name}'"
+    if kind == "c" or (series.dtype == object and any(isinstance(v, complex | np.complexfloating) for v in series)):
+        raise refusal(f"real numbers in {label}", "complex ones", "use their real part or their modulus")
+    if kind == "m":
+        values, note = values / pd.Timedelta(days=1), "durations, in days"
+    elif kind == "b":
+        note = "true and false, as 1 and 0"
+    elif _is_text(series):
+        values = pd.Series(_texts(series)).str.lower()
+        if values.isin(["true", "false"]).all():
+            values, note = values == "true", "true and false, as 1 and 0"
+        else:
+            values, note = _ungrouped(values)
+            values = pd.to_numeric(values, errors="coerce")
+    elif not pd.api.types.is_numeric_dtype(series.dtype):
+        return None
+    numbers = values.to_numpy(dtype=np.float64)
+    if np.isnan(numbers).any():
+        return None
+    if infinite := np.isinf(numbers).sum():
+        remedy = "remove these rows, or leave the cells empty and drop missing values"
+        raise refusal(f"finite numbers in {label}", f"{infinite} infinite", remedy)
+    return numbers, (f"{label}: {note}",) if note else ()
+
+
+def _ungrouped(texts: pd.Series) -> tuple[pd.Series, str]:
+    """Numbers without separators of thousands, and a note if there were some."""
+    for thousand, (group, point) in _GROUPED.items():
+        decimals = rf"({point}\d+)?" if thousand != "1.000,0" else rf"({point}\d+)"  # 1.000 alone is 1
+        is_grouped = texts.str.fullmatch(rf"[+-]?[1-9]\d{{0,2}}({group}\d{{3}})+{decimals}")
+        if is_grouped.any():
+            plain = texts.str.replace(group, "", regex=True).str.replace(",", ".")
+            is_number = texts.str.fullmatch(rf"[+-]?\d+({point}\d+)?") if point == "," else is_grouped
+            return texts.where(~(is_grouped | is_number), plain), f"{thousand} read as 1000"
+    return texts, ""
+
+
+def read_dates(series: pd.Series, formats: Sequence[str]) -> tuple[pd.Series, str] | None:
+    """The column as dates without time zone, and the format they are written in; None if it holds something else."""
+    import pandas as pd
+
+    def parsed(texts: pd.Series, written: str) -> pd.Series:
+        return pd.to_datetime(texts, format=written, errors="coerce", utc=True).dt.tz_localize(None)
+
+    if isinstance(series.dtype, pd.PeriodDtype):
+        series = series.dt.to_timestamp()
+    if series.dtype.kind == "M":
+        return parsed(series, "ISO8601"), "ISO8601"
+    if not _is_text(series):
+        return None
+    texts = pd.Series(_texts(series))
+    candidates = [written for written in formats if parsed(texts[:1], written).notna().all()]
+    readings = [(dates, written) for written in candidates if (dates := parsed(texts, written)).notna().all()]
+    if any(not dates.equals(readings[0][0]) for dates, _ in readings):
+        got = f"'{texts[0]}', which fits {' and '.join(written for _, written in readings)}"
+        raise refusal(f"dates with one reading in column '{series.name}'", got, "write them as 2020-12-31")
+    return readings[0] if readings else None
+
+
+def _is_text(series: pd.Series) -> bool:
+    import pandas as pd
+
+    return pd.api.types.is_string_dtype(series.dtype)  # true of object, too
+
+
+def _texts(series: pd.Series) -> NDArray[np.object_]:
+    return np.array([str(value).strip() for value in series], dtype=object)
+
+
+def strays(series: pd.Series) -> str:
+    """Examples of what is not a number in a column."""
+    import pandas as pd
+
+    texts = pd.Series(_texts(series))
+    strays = texts[pd.to_numeric(texts, errors="coerce").isna()]
+    return "such as " + ", ".join(f"'{text}'" for text in (strays if len(strays) else texts).unique()[:3])
+
+
+# Arrays and frames, and errors about their shapes, names and missing cells.
+
+
+def frame_of(table: Any) -> pd.DataFrame:
+    import pandas as pd
+
+    frame = as_frame(table)
+    return pd.DataFrame(matrix_of(table)) if frame is None else frame
+
+
+def matrix_of(values: ArrayLike) -> NDArray[Any]:
+    matrix = array_of(values, "X")
+    if matrix.ndim != 2:
+        remedy = "for a single input column pass X.reshape(-1, 1)" if matrix.ndim == 1 else "pass one row per point"
+        raise refusal("X of shape (N, D), 2-D", f"shape {matrix.shape}", remedy)
+    return matrix
+
+
+def array_of(values: ArrayLike, name: str) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise refusal(f"{name} as an array", str(error), "give every row as many numbers") from error
+
+
+def check_unique(names: Sequence[str]) -> None:
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise refusal("a different name for each column", f"{listed(twice)} more than once", "rename them")
+
+
+def similar(name: str, names: Sequence[str]) -> str:
+    """ "Did you mean ...?", if one of the names is similar."""
+    lower = {known.lower(): known for known in names}
+    near = difflib.get_close_matches(str(name).lower(), lower, n=1)
+    return f"did you mean '{lower[near[0]]}'?" if near else ""
+
+
+def check_complete(frame: pd.DataFrame, remedy: str, remedies: Mapping[str, str] | None = None) -> None:
+    missing = frame.isna().sum()
+    if missing.any():
+        columns = [f"{name} ({count})" for name, count in missing.items() if count]
+        raise refusal("a value in every cell", f"{missing.sum()} missing, in {listed(columns)}", remedy, remedies)
