@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from kitt.explain.claims import Claims, checked
 from kitt.explain.columns import Groups, curve, level_shape, shape, shares
-from kitt.explain.facts import Comparison, Curve, Effect, Explanation, Interaction, Noise, Part
+from kitt.explain.facts import Comparison, Curve, Effect, Explanation, Interaction, Noise, Part, Shape
 from kitt.explain.words import Words
 from kitt.fitting.fitted import FittedGP
 from kitt.language.grammar import Primitive, Word
@@ -199,19 +199,29 @@ def _columns(
         more["sensitivity_error"] = float(found.total_error[g])
         if name in levels:
             if found.total[g] >= _CURVE:
-                told = level_shape(words.mean, words.joint, X, place, levels[name])
-                more["shape"] = replace(told, rise=told.rise * s.y_scale, error=told.error * s.y_scale)
+                more["shape"] = _in_units(level_shape(words.mean, words.joint, X, place, levels[name]), s)
         elif len(place) == 1:
             d, x = place[0], X[:, place[0]]
             more |= {"direction": float(direction[g]), "span": float(x.max() - x.min()) * float(s.x_scale[d])}
             if found.total[g] >= _CURVE:
                 line = curve(words.mean, words.joint, X, d)
-                scaled = Curve(
-                    line.x * s.x_scale[d] + s.x_mean[d], line.mean * s.y_scale + s.y_mean, line.std * s.y_scale
-                )
-                more |= {"curve": scaled, "shape": shape(scaled, (x * s.x_scale[d] + s.x_mean[d]).numpy())}
+                told = _in_units(shape(line, x.numpy()), s, d)
+                x_there = _along(line.x, s, d)
+                more |= {"curve": Curve(x_there, s.inverse_mean(line.mean), line.std * s.y_scale), "shape": told}
         effects.append(Effect(name, float(found.total[g]), **more))
     return tuple(sorted(effects, key=lambda effect: -effect.sensitivity)), found.pairs
+
+
+def _along(x: ArrayLike, s: Standardiser, place: int) -> FloatArray:
+    """Standardised values of one column in its units."""
+    one = Standardiser(s.x_mean[place : place + 1], s.x_scale[place : place + 1], s.y_mean, s.y_scale)
+    return one.inverse_x(np.reshape(x, (-1, 1)))[:, 0]
+
+
+def _in_units(told: Shape, s: Standardiser, place: int | None = None) -> Shape:
+    """The shape of a standardised curve in the units of the table."""
+    at = told.at if told.at is None or place is None else float(_along(told.at, s, place)[0])
+    return replace(told, at=at, rise=told.rise * s.y_scale, error=told.error * s.y_scale)
 
 
 def _effects(
