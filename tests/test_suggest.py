@@ -262,3 +262,14 @@ def test_a_target_given_as_y_is_told_where_it_belongs() -> None:
     frame = pd.DataFrame({"x": np.arange(30.0), "price": np.arange(30.0)})
     with pytest.raises(ValueError, match="name a column as target='price'"):
         kitt.suggest(frame, "price")
+
+
+def test_a_model_is_worth_a_careful_reading():
+    """For names alone the network reads what a tenth of a second allows; before a fit it reads more rows."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 3))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=500)
+    small = {"fit_options": {"draws": 4, "starts": 1, "max_iterations": 3, "coarse_rows": 60}, "warp": False}
+    assert kitt.suggest(X, y).captions.rows_seen < 500
+    assert kitt.suggest(X, y, fit=True, **small).captions.rows_seen == 500
+    assert kitt.suggest(X, y, fit=True, reading="quick", **small).captions.rows_seen < 500

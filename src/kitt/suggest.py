@@ -78,7 +78,9 @@ def suggest_dataset(
     report("captioning", 0.0)
     propose = _proposals(options) if captions is None else (lambda table: [])
     if captions is None:
-        captions = caption(dataset.X, dataset.y, options.k, **options.of_captions)  # paper, Inference, steps 1 to 4
+        captions = caption(
+            dataset.X, dataset.y, options.k, **options.of_captions(fit)
+        )  # paper, Inference, steps 1 to 4
     times.append(time.perf_counter())
     notes = (*dataset.notes, *cautions(dataset, captions))
     if not fit:
@@ -98,7 +100,7 @@ def _proposals(options: Options) -> Propose:
     """A function that captions another table with the same options, such as the residual of a kernel."""
 
     def propose(table: Table) -> list[Expression]:
-        captions = caption(table.X.numpy(), table.y.numpy(), options.k, **options.of_captions)
+        captions = caption(table.X.numpy(), table.y.numpy(), options.k, **options.of_captions(fit=True))
         return [c.expression for c in captions]
 
     return propose

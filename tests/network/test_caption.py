@@ -15,7 +15,7 @@ from kitt.network.checkpoint import Checkpoint, LoadedModel
 from kitt.network.network import PaperConfig, StemConfig, build
 from kitt.network.ranking import RANKINGS, RankingConfig, rank
 from kitt.network.search import SEARCHES, merge_orders
-from kitt.network.subsets import CONFIG, points_cap, subsets
+from kitt.network.subsets import READINGS, subsets
 
 SMALL = {"decoder_width": 16, "decoder_heads": 2, "decoder_blocks": 2, "width": 16, "heads": 2, "blocks": 1}
 
@@ -87,16 +87,24 @@ def test_deterministic_for_a_seed_and_many_tables_equal_one_by_one():
     assert together == caption_tables(tables, model=STEM, search="sample", random_state=3)
 
 
-def test_large_tables_cost_what_small_ones_do():
+@pytest.mark.parametrize("reading", READINGS)
+def test_large_tables_cost_what_small_ones_do(reading):
+    config = READINGS[reading]
     for d in (1, 8, 20, 200):
-        cap = points_cap(d)
-        assert 64 <= cap <= CONFIG.max_points
-        assert cap == 64 or cap**2 * (d + 6) <= CONFIG.work
+        rows = config.rows(d)
+        assert config.min_rows <= rows <= config.max_rows
+        assert rows == config.min_rows or rows**2 * (d + 6) <= config.work
     X, y = table(2000)
-    chosen = subsets(X, y, 0)
-    assert len(chosen) == CONFIG.subsets
-    assert all(len(set(i.tolist())) == points_cap(3) for i in chosen)
-    assert caption(X, y, model=STEM).rows_seen == CONFIG.subsets * points_cap(3)
+    chosen = subsets(X, y, 0, config)
+    assert len(chosen) == config.subsets
+    assert all(len(set(i.tolist())) == config.rows(3) for i in chosen)
+    assert caption(X, y, model=STEM, reading=reading).rows_seen == len(np.unique(chosen))
+
+
+def test_a_careful_reading_sees_every_row_of_a_table_that_a_quick_one_samples():
+    X, y = table(500)
+    assert caption(X, y, model=STEM, reading="careful").rows_seen == 500
+    assert caption(X, y, model=STEM).rows_seen < 500
 
 
 def test_two_orders_of_a_sum_are_one_caption():

@@ -23,6 +23,7 @@ class Options:
     head: str = "decoder"
     search: str = "beam"
     ranking: str = "expected-loss"
+    reading: str | None = None  # quick or careful: how many rows the network reads; by default careful for a model
     effort: str = "normal"  # how much is fitted: quick, normal or thorough
     weights: Weighting = "stacking"
     warp: bool = True  # also fit a transform of the target, where that is closer to normal
@@ -48,10 +49,11 @@ class Options:
             raise InvalidInputError(f"no option is called {', '.join(unknown)}; the options are {', '.join(known)}")
         return cls(**options)
 
-    @property
-    def of_captions(self) -> dict[str, Any]:
-        """The options of `kitt.caption`, except for the number of captions."""
-        return {name: getattr(self, name) for name in ("model", "head", "search", "ranking", "random_state")}
+    def of_captions(self, fit: bool) -> dict[str, Any]:
+        """The options of `kitt.caption`, except for the number of captions; of a table that is to be fitted, or not."""
+        chosen = {name: getattr(self, name) for name in ("model", "head", "search", "ranking", "random_state")}
+        usual = "careful" if fit and self.effort != "quick" else "quick"
+        return {**chosen, "reading": self.reading or usual}
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from kitt.network.properties import Group, Property, alike, properties
 from kitt.network.ranking import DEFAULT as RANKING
 from kitt.network.ranking import RANKINGS, RankingConfig, rank, trusted
 from kitt.network.search import SEARCHES, Stepper, Sums, merge_orders
-from kitt.network.subsets import CONFIG, subsets
+from kitt.network.subsets import READINGS, Reading, subsets
 from kitt.table.scaling import FloatArray, Standardiser
 from kitt.threads import threads_for
 
@@ -56,7 +56,7 @@ class Captions:
     words : tuple of float
         The calibrated probability of each of the 34 words, in the order of `kitt.WORDS`.
     rows_seen : int
-        How many rows the network read; from a large table it reads random subsets.
+        How many different rows the network read; from a large table it reads random subsets.
     strangeness : float or None
         How unlike the training data the table is, relative to the 99 % quantile of training data; above 1 is unusual.
     roughness : tuple of float or None
@@ -113,6 +113,7 @@ def caption(
     head: str = "decoder",
     search: str = "beam",
     ranking: str = "expected-loss",
+    reading: str = "quick",
     random_state: int = 0,
     config: RankingConfig = RANKING,
 ) -> Captions:
@@ -135,6 +136,9 @@ def caption(
     ranking : {"expected-loss", "probability"}
         How captions are ranked: such that the best of the k has a small expected loss relative to the best kernel, or by
         probability, as in the paper.
+    reading : {"quick", "careful"}
+        How many rows of a large table the network reads: as many as take about a tenth of a second, or more of them in less
+        than half a second. Of a table of a few hundred rows it always reads all.
     random_state : int
         Seed of the subsets of a large table and of sampling.
     config : RankingConfig
@@ -153,8 +157,8 @@ def caption(
     >>> print(captions.best.expression)
     Linear
     """
-    options = {"head": head, "search": search, "ranking": ranking, "random_state": random_state}
-    return caption_tables([(X, y)], k, model=model, config=config, **options)[0]  # type: ignore[arg-type]
+    options = {"head": head, "search": search, "ranking": ranking, "reading": reading}
+    return caption_tables([(X, y)], k, model=model, config=config, random_state=random_state, **options)[0]
 
 
 def caption_tables(
@@ -165,24 +169,28 @@ def caption_tables(
     head: str = "decoder",
     search: str = "beam",
     ranking: str = "expected-loss",
+    reading: str = "quick",
     random_state: int = 0,
     config: RankingConfig = RANKING,
 ) -> list[Captions]:
     """Captions of several tables."""
-    _check_options(k, head, search, ranking)
+    _check_options(k, head=head, search=search, ranking=ranking, reading=reading)
     loaded = load(model) if isinstance(model, str) else model
     generator = torch.Generator().manual_seed(random_state)
-    with torch.inference_mode(), threads_for(CONFIG.max_points):
-        views = (encode_table(loaded, X, y, random_state) for X, y in tables)
+    with torch.inference_mode(), threads_for(READINGS[reading].max_rows):
+        views = (encode_table(loaded, X, y, random_state, READINGS[reading]) for X, y in tables)
         return [_caption(loaded, view, k, head, search, ranking, generator, config) for view in views]
 
 
-def _check_options(k: int, head: str, search: str, ranking: str) -> None:
+_ALLOWED = {"head": HEADS, "search": tuple(SEARCHES), "ranking": tuple(RANKINGS), "reading": tuple(READINGS)}
+
+
+def _check_options(k: int, **chosen: str) -> None:
     if k < 1:
         raise InvalidInputError(f"k, the number of captions, must be at least 1, got {k}")
-    for name, value, allowed in (("head", head, HEADS), ("search", search, SEARCHES), ("ranking", ranking, RANKINGS)):
-        if value not in allowed:
-            raise InvalidInputError(f"{name} must be one of {', '.join(allowed)}, got '{value}'")
+    for name, value in chosen.items():
+        if value not in _ALLOWED[name]:
+            raise InvalidInputError(f"{name} must be one of {', '.join(_ALLOWED[name])}, got '{value}'")
 
 
 # --- the encodings of one table ------------------------------------------------------------------------------------------
@@ -194,16 +202,18 @@ class View:
 
     encodings: Tensor  # (S, D, E)
     size: tuple[int, int]  # of the table
-    rows: int  # number of rows that were read
+    rows: int  # number of different rows that were read
     strangeness: float | None
     roughness: Tensor | None
     noise: float | None
 
 
-def encode_table(loaded: LoadedModel, X: FloatArray, y: FloatArray, random_state: int) -> View:
+def encode_table(
+    loaded: LoadedModel, X: FloatArray, y: FloatArray, random_state: int, reading: Reading = READINGS["quick"]
+) -> View:
     """Encode a table (paper, Inference, step 1); of a large table, encode a few random subsets of its rows."""
     X, y = _check_arrays(X, y)
-    indices = subsets(X, y, random_state)
+    indices = subsets(X, y, random_state, reading)
     batch = [(X, y)] if indices is None else [(X[i], y[i]) for i in indices]
     scaled = []
     for part_X, part_y in batch:
@@ -211,7 +221,7 @@ def encode_table(loaded: LoadedModel, X: FloatArray, y: FloatArray, random_state
         scaled.append((standardiser.transform_x(part_X), standardiser.transform_y(part_y)))
     tensor_X = torch.from_numpy(np.stack([x for x, _ in scaled])).float()
     tensor_y = torch.from_numpy(np.stack([t for _, t in scaled])).float()
-    rows, size = tensor_X.shape[0] * tensor_X.shape[1], (X.shape[0], X.shape[1])
+    rows, size = len(X) if indices is None else len(np.unique(indices)), (X.shape[0], X.shape[1])
     encoder = loaded.model.encoder
     if not isinstance(encoder, StemEncoder):
         return View(loaded.model.encode(tensor_X, tensor_y), size, rows, None, None, None)

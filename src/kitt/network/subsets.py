@@ -14,30 +14,34 @@ from kitt.table.scaling import FloatArray, centre_and_scale
 
 
 @dataclass(frozen=True)
-class SubsetsConfig:
-    """How much of a table the network reads."""
+class Reading:
+    """How many rows of a large table the network reads."""
 
-    subsets: int = 2  # random subsets of a large table; their log-probabilities are averaged: `kitt bench latency`
-    work: float = 0.7e6  # bound of N² (D + 6) for one subset, about a tenth of a second: `kitt bench latency`
-    min_points: int = 64
-    max_points: int = 384  # largest number of rows of a subset: `kitt bench latency`
+    subsets: int  # random subsets of a large table; their log-probabilities are averaged
+    work: float  # bound of N² (D + 6) for one subset of N rows, which is proportional to the time
+    max_rows: int  # largest number of rows of a subset
+    min_rows: int = 64
 
-
-CONFIG = SubsetsConfig()
-
-
-def points_cap(d: int) -> int:
-    """The number of rows that the network reads in one pass, such that the cost does not depend on the number of columns."""
-    return int(min(CONFIG.max_points, max(CONFIG.min_points, math.sqrt(CONFIG.work / (d + 6)))))
+    def rows(self, d: int) -> int:
+        """The number of rows of one subset, such that the cost does not depend on the number of columns."""
+        return int(min(self.max_rows, max(self.min_rows, math.sqrt(self.work / (d + 6)))))
 
 
-def subsets(X: FloatArray, y: FloatArray, random_state: int) -> list[NDArray[np.intp]] | None:
+READINGS = {  # `kitt bench latency` has their times, `kitt bench recovery` what they find
+    "quick": Reading(subsets=2, work=0.7e6, max_rows=384),  # about a tenth of a second
+    "careful": Reading(subsets=2, work=3.6e6, max_rows=600),  # less than half a second
+}
+
+
+def subsets(
+    X: FloatArray, y: FloatArray, random_state: int, reading: Reading = READINGS["quick"]
+) -> list[NDArray[np.intp]] | None:
     """Indices of a few random subsets of a large table, or None for a small one.
 
     Rows are drawn by a hash of their standardised values, so that the subsets depend neither on the order of rows or columns
     nor on the units or the sign of a column. Copies of a row have different hashes.
     """
-    cap = points_cap(X.shape[1])
+    cap = reading.rows(X.shape[1])
     if len(X) <= cap:
         return None
     key = _row_keys(y[:, None], 1) + _row_keys(X, 2)
@@ -46,7 +50,7 @@ def subsets(X: FloatArray, y: FloatArray, random_state: int) -> list[NDArray[np.
     is_new = torch.cat([torch.ones(1, dtype=torch.bool), ordered[1:] != ordered[:-1]])
     copy = torch.empty_like(key)  # how many equal rows come before each row
     copy[order] = position - torch.where(is_new, position, 0).cummax(0).values
-    hashes = (_mixed(key + copy * _ODD, 3 + i + _SUBSET_SEEDS * random_state) for i in range(CONFIG.subsets))
+    hashes = (_mixed(key + copy * _ODD, 3 + i + _SUBSET_SEEDS * random_state) for i in range(reading.subsets))
     return [hashed.topk(cap, largest=False).indices.numpy() for hashed in hashes]
 
 

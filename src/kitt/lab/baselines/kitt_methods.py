@@ -132,7 +132,7 @@ class KITT:
         if self.captions == "network":
             return None
         if self.captions == "once":
-            return caption(train.X, train.y, options.k, **options.of_captions)
+            return caption(train.X, train.y, options.k, **options.of_captions(fit=True))
         is_random = self.captions == "random"
         said = drawn_words(train, options.k, options.random_state) if is_random else [parse(self.captions)]
         ranked = tuple(Caption(expression, 1 / len(said)) for expression in said)

@@ -186,6 +186,7 @@ def recovery(
     dimensions: Annotated[
         str, typer.Option(help="Numbers of columns, with most and with fewest points.")
     ] = "1,2,4,8,16",
+    readings: Annotated[str, typer.Option(help="quick, careful: how many rows the network reads.")] = "quick",
     exhaustive: Annotated[
         int,
         typer.Option(
@@ -203,7 +204,8 @@ def recovery(
 
     names = names_of(models) or []
     ns, ds = ([int(text) for text in names_of(each) or []] for each in (sizes, dimensions))
-    cells = r.recovery_cells(r.sweep(names_of(kinds) or [], names_of(priors) or [], repeats, count, ns, ds), names)
+    draws = r.sweep(names_of(kinds) or [], names_of(priors) or [], repeats, count, ns, ds)
+    cells = r.recovery_cells(draws, names, names_of(readings) or [])
     for n in [n for n in ns if n <= EXHAUSTIVE_ROWS] if exhaustive else ():
         cells += r.exhaustive_cells(r.Draw("words", "paper", n, 4), exhaustive, settings_of(options or []))
     lines = run_cells(cells, out, plan_of(jobs, "loky", None, True))

@@ -28,6 +28,7 @@ from kitt.lab.simulate import DEFAULT_DATA, PAD, PAPER_DATA, Batch, SimulatorCon
 from kitt.language.grammar import WORDS, Expression
 from kitt.network.caption import Captions, caption_tables
 from kitt.network.checkpoint import load
+from kitt.network.subsets import READINGS
 
 TOPS = (1, 3, 5)
 BINS = 20  # of the probability of the first choice
@@ -84,21 +85,28 @@ def sweep(
     ]
 
 
-def recovery_cells(draws: Iterable[Draw], models: Sequence[str]) -> list[Cell]:
+def recovery_cells(draws: Iterable[Draw], models: Sequence[str], readings: Sequence[str] = ("quick",)) -> list[Cell]:
+    """A cell for each draw, network and reading; small data sets are read alike."""
     return [
-        Cell({"bench": "recovery", "model": model, **asdict(draw)}, recover, {"draw": draw, "model": model})
+        Cell(
+            {"bench": "recovery", "model": model, **asdict(draw), "reading": reading},
+            recover,
+            {"draw": draw, "model": model, "reading": reading},
+        )
         for draw in draws
         for model in models
+        for reading in readings
+        if reading == "quick" or draw.n > READINGS["quick"].rows(draw.d)
     ]
 
 
-def recover(draw: Draw, model: str) -> dict[str, Any]:
+def recover(draw: Draw, model: str, reading: str = "quick") -> dict[str, Any]:
     """Hits of the classifier on single words and of the decoder on sums, and the calibration of their probabilities."""
     batch, loaded = draw.batch(), load(model)
     tables = [(X.double().numpy(), y.double().numpy()) for X, y in zip(batch.X, batch.y, strict=True)]
     truth = [frozenset(words[words != PAD].tolist()) for words in batch.captions]
     head = "decoder" if draw.kind == "captions" else "classifier"
-    said = caption_tables(tables, max(TOPS), model=loaded, head=head, ranking="probability")
+    said = caption_tables(tables, max(TOPS), model=loaded, head=head, ranking="probability", reading=reading)
     choices = [[frozenset(c.expression.indices) for c in captions.ranked] for captions in said]
     hits = {f"top{k}": sum(t in c[:k] for t, c in zip(truth, choices, strict=True)) / len(truth) for k in TOPS}
     first = [t == c[0] for t, c in zip(truth, choices, strict=True)]
@@ -166,13 +174,19 @@ def exhaust(draw: Draw, index: int, options: Mapping[str, Any]) -> dict[str, Any
 # --- summaries -------------------------------------------------------------------------------------------------------
 
 
+def _network(line: Line) -> str:
+    """The name of the network, and how it read the rows where that is not the usual way."""
+    reading = line["key"].get("reading", "quick")
+    return str(line["key"]["model"]) + f" ({reading} reading)" * (reading != "quick")
+
+
 def summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
     """Mean over repeats and standard error of every measure, by model, kind, prior and size, beside random choice."""
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
     fields = ("model", "kind", "prior", "n", "d")
     for line in lines:
         if line["status"] == "ok" and line["key"].get("bench") == "recovery":
-            groups[tuple(line["key"][name] for name in fields)].append(line["result"])
+            groups[_network(line), *(line["key"][name] for name in fields[1:])].append(line["result"])
     rows = []
     for key, results in groups.items():
         row = dict(zip(fields, key, strict=True)) | {"repeats": len(results)}
@@ -195,7 +209,7 @@ def exhaustive_summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
         if key.get("bench") == "exhaustive":
             fits[json.dumps([key.get(name) for name in fields])][key["index"]] = result
         elif key.get("bench") == "recovery":
-            networks[json.dumps([key.get(name) for name in fields])][key["model"]] = result.get("ranks", [])
+            networks[json.dumps([key.get(name) for name in fields])][_network(line)] = result.get("ranks", [])
     rows = []
     for draw, results in fits.items():
         ranks = {name: [r[name] for r in results.values()] for name in ("bic", "likelihood", "posterior")}
