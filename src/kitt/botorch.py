@@ -178,7 +178,7 @@ class KernelAdvisor:
             return "conditioned", "nothing is new"
         new = rows.rows(slice(state.model.rows.n, None))
         model = state.model.update(new.X, new.y)
-        if surprising := [reason for reason in model.refit_reasons if "promised" in reason]:
+        if surprising := [str(reason) for reason in model.refit_reasons if reason.kind == "improbable rows"]:
             if self.config.ask_surprised and rows.n >= self.config.surprised_growth * state.asked:
                 return self._ask(rows, box, surprising[0])
             return self._fit(rows, box, surprising[0])

@@ -138,7 +138,7 @@ def version_1(model: Model, rows: bool = True) -> dict:
     """The document as release 0.1 wrote it: one weight for each kernel, and nothing of what is new."""
     document = model.to_dict(rows)
     for part, weight in zip(document["components"], model.weights, strict=True):
-        del part["entries"], part["noise_model"], part["target_transform"]
+        del part["entries"], part["noise_model"], part["target_transform"], part["fit"]["rows_at_fit"]
         part["weight"] = weight
     del document["tail"]
     return document | {"version": 1, "written_by": "kitt 0.1.0"}

@@ -54,14 +54,14 @@ def test_an_update_survives_the_file(model: Model, tmp_path) -> None:
     for ours, theirs in zip(again.predict(Z), updated.predict(Z), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-8)
     more = again.update(frame(35, 3))
-    assert any("80 rows now, and the parameters were fitted to 40" in reason for reason in more.refit_reasons)
+    assert any("80 rows now, and the parameters were fitted to 40" in str(reason) for reason in more.refit_reasons)
 
 
 def test_surprises_are_told_and_ordinary_rows_are_not(model: Model) -> None:
     ordinary = sum(bool(model.update(frame(8, seed)).refit_reasons) for seed in range(10, 30))
     assert ordinary <= 2
     new = frame(8, 50)
-    assert "farther from their predictions" in model.update(new.assign(price=4 * new["price"])).refit_reasons[0]
+    assert "farther from their predictions" in str(model.update(new.assign(price=4 * new["price"])).refit_reasons[0])
 
 
 def test_rows_that_do_not_fit_are_refused(model: Model) -> None:
@@ -83,3 +83,9 @@ def test_left_out_rows_are_predicted_again(model: Model) -> None:
     gp = model.mixture.models[0]
     kept = Model.of(Mixture.of([replace(gp, stored_loo=gp.loo)], [1.0]), model.rows)
     assert len(kept.update(frame(4, 1)).mixture.leave_one_out().mean[0]) == 44
+
+
+def test_a_file_knows_how_many_rows_were_fitted(model: Model) -> None:
+    more = Model.from_dict(model.update(frame(30, 1)).to_dict())
+    assert [gp.rows_at_fit for gp in more.mixture.models] == [40] * len(more.kernels)
+    assert [reason.kind for reason in more.update(frame(10, 2)).refit_reasons] == ["more rows"]

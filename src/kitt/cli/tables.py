@@ -335,9 +335,13 @@ def update(
     new.save(out)
     assert new.rows is not None
     if as_json:
-        print(json.dumps({"model": str(out), "rows": new.rows.n, "new": len(frame), "refit": list(new.refit_reasons)}))
+        print(
+            json.dumps(
+                {"model": str(out), "rows": new.rows.n, "new": len(frame), "refit": list(map(str, new.refit_reasons))}
+            )
+        )
         return
-    notes([*read, *fitted.encoding.encode(frame)[1], *new.refit_reasons])
+    notes([*read, *fitted.encoding.encode(frame)[1], *map(str, new.refit_reasons)])
     console.print(f"{len(frame)} rows more, {new.rows.n} in all; model in {out}", highlight=False, soft_wrap=True)
 
 

@@ -71,6 +71,7 @@ class FittedGP:
     warnings: tuple[str, ...] = ()
     warp: Warp = IDENTITY  # transform of the standardised target; y and the parameters are on the transformed scale
     stored_noise: NoiseModel | None = None  # noise model read from a file, which is not fitted again
+    rows_at_fit: int | None = None  # how many of the rows, the first ones, the parameters were fitted to; None: all
     stored_loo: LeaveOneOut | None = None  # predictions of left-out rows by fits without them (`fitting.folds`)
 
     @property

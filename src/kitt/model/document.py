@@ -32,13 +32,13 @@ from kitt.model.evidence import Evidence, EvidenceConfig, Progress, gather
 from kitt.model.mixture import Component, Mixture, heaviest
 from kitt.model.parts import Exportable
 from kitt.model.predictive import Tail
-from kitt.model.update import new_rows, refit_reasons, updated
+from kitt.model.update import RefitReason, new_rows, refit_reasons, updated
 from kitt.table.dataset import Dataset
 from kitt.table.encoding import Encoding
 from kitt.table.scaling import FloatArray, Warp
 
 FORMAT, VERSION = "kitt-model", 2
-_FACTS = ("log_prior", "gradient_norm", "evaluations", "seconds", "converged", "warnings")
+_FACTS = ("log_prior", "gradient_norm", "evaluations", "seconds", "converged", "warnings", "rows_at_fit")
 _NO_FACTS: dict[str, Any] = {
     "log_prior": 0.0,
     "gradient_norm": 0.0,
@@ -46,6 +46,7 @@ _NO_FACTS: dict[str, Any] = {
     "seconds": 0.0,
     "converged": True,
     "warnings": (),
+    "rows_at_fit": None,
 }
 
 
@@ -89,7 +90,7 @@ class Model(Exportable):
     encoding: Encoding
     rows: Dataset | None = None
     fitted_mixture: Mixture | None = None
-    refit_reasons: tuple[str, ...] = ()  # after `update`: why the parameters should be fitted again; not saved
+    refit_reasons: tuple[RefitReason, ...] = ()  # after `update`: why the parameters should be fitted again; not saved
 
     @classmethod
     def of(cls, mixture: Mixture, rows: Dataset, is_plain: Sequence[bool] | None = None) -> Model:
@@ -166,10 +167,10 @@ class Model(Exportable):
         """
         new = new_rows(self.encoding, table, y)
         self._check_rows(new)
-        mixture, promised = updated(self.mixture, new)
+        mixture, predicted = updated(self.mixture, new)
         old = self._kept_rows()
         rows = replace(old, X=np.vstack([old.X, new.X]), y=np.append(old.y, new.y))
-        reasons = tuple(refit_reasons(mixture, promised, new))
+        reasons = tuple(refit_reasons(mixture, predicted, new))
         return replace(self, rows=rows, fitted_mixture=mixture, refit_reasons=reasons)
 
     # prediction

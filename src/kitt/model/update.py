@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -23,7 +22,6 @@ from kitt.table.frames import as_frame
 from kitt.table.scaling import FloatArray
 
 _NOTE = "the parameters were fitted to the first {} rows; {} were added since"
-_FITTED = re.compile(re.escape(_NOTE).replace(r"\{\}", r"(\d+)"))
 
 
 @dataclass(frozen=True)
@@ -32,6 +30,17 @@ class UpdateConfig:
 
     growth: float = 2.0  # number of rows relative to the number that was fitted to
     surprise: float = 1e-3  # p-value of the new rows under the model below which a new fit is advised
+
+
+@dataclass(frozen=True)
+class RefitReason:
+    """Why the parameters should be fitted again; as text, a sentence."""
+
+    kind: Literal["more rows", "improbable rows"]
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
 
 
 def new_rows(encoding: Encoding, table: Any, y: ArrayLike | None) -> Dataset:
@@ -81,13 +90,14 @@ def _extended(model: FittedGP, new: Dataset, used: bool) -> FittedGP:
     Z = model.inputs(new.X)
     z = torch.tensor(model.warp.forward(new.y if s is None else s.transform_y(new.y)))
     y = torch.cat([model.y, z])
-    first = fitted_rows(model)
-    notes = [text for text in model.warnings if not _FITTED.fullmatch(text)]
+    first = model.rows_at_fit or model.rows
+    notes = [text for text in model.warnings if text != _NOTE.format(first, model.rows - first)]
     more = replace(
         model,
         X=torch.cat([model.X, Z]),
         y=y,
         stored_noise=model.noise_model if used else model.stored_noise,
+        rows_at_fit=first,
         stored_loo=None,  # it refers to the old rows alone
         warnings=(*notes, _NOTE.format(first, len(y) - first)),
     )
@@ -110,30 +120,26 @@ def _one_step_ahead(before: FittedGP, after: FittedGP, new: Dataset) -> tuple[Fl
     return Z.numpy(), (after.y[before.rows :] - std * white).numpy(), std.square().numpy()
 
 
-def fitted_rows(model: FittedGP) -> int:
-    """The number of rows that the parameters were fitted to; these rows come first."""
-    found = [match for text in model.warnings if (match := _FITTED.fullmatch(text))]
-    return int(found[0][1]) if found else model.rows
-
-
 def refit_reasons(
-    mixture: Mixture, promised: Predictive, new: Dataset, config: UpdateConfig | None = None
-) -> Iterator[str]:
-    """Sentences that say why the parameters should be fitted again; empty if they need not be."""
+    mixture: Mixture, predicted: Predictive, new: Dataset, config: UpdateConfig | None = None
+) -> Iterator[RefitReason]:
+    """Why the parameters should be fitted again; empty if they need not be."""
     c, model = config or UpdateConfig(), mixture.models[mixture.best]
-    first = fitted_rows(model)
+    first = model.rows_at_fit or model.rows
     if model.rows >= c.growth * first:
-        yield f"there are {model.rows} rows now, and the parameters were fitted to {first}: fit again"
+        text = f"there are {model.rows} rows now, and the parameters were fitted to {first}: fit again"
+        yield RefitReason("more rows", text)
     s = model.fitted_kernel.standardiser
     u = new.y if s is None else s.transform_y(new.y)
-    if surprise(promised, u) < c.surprise:
-        yield (
-            f"the new rows ({new.n}) lie farther from their predictions than the model promised (once in "
-            f"{1 / c.surprise:g} times it would by chance): fit again"
+    if surprise(predicted, u) < c.surprise:
+        text = (
+            f"the new rows ({new.n}) lie farther from their predictions than the model expects (by chance, once in "
+            f"{1 / c.surprise:g} times): fit again"
         )
+        yield RefitReason("improbable rows", text)
 
 
-def surprise(promised: Predictive, u: FloatArray) -> float:
+def surprise(predicted: Predictive, u: FloatArray) -> float:
     """The p-value of rows under their predictive distributions: the probability of rows at least as far out."""
-    level = np.clip(promised.cdf(u[:, None])[:, 0], 1e-12, 1 - 1e-12)
+    level = np.clip(predicted.cdf(u[:, None])[:, 0], 1e-12, 1 - 1e-12)
     return float(gammaincc(0.5 * len(u), 0.5 * np.square(ndtri(level)).sum()))  # chi-square with a degree for each row
