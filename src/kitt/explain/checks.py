@@ -20,13 +20,14 @@ from kitt.errors import KittError
 from kitt.explain.facts import Check, errors_among
 from kitt.fitting.fit import Fitter, start_of
 from kitt.fitting.fitted import FittedGP
+from kitt.fitting.folds import Predict, predict_folds
 from kitt.fitting.table import Table
+from kitt.gp.exact import normal_log_density
 from kitt.language.grammar import Expression, Primitive, Word
 from kitt.language.kernels import Kernel
 from kitt.network.properties import ROUGH, SMOOTH
 from kitt.table.scaling import FloatArray
 
-_LOG_2PI = math.log(2 * math.pi)
 Folds = NDArray[np.intp]  # (N,) the fold in which each row is left out
 
 
@@ -70,28 +71,29 @@ def held_out(
     """Every row predicted by a fit of the others; from `start`, in the order of `noise_last`, or after a search."""
     if not expression.signal and len(expression) == 1:
         return no_signal(table, folds)
-    density, mean, variance = (np.empty(len(table.y)) for _ in range(3))
-    for k in np.unique(folds):
-        inside, outside = torch.from_numpy(folds != k), torch.from_numpy(folds == k)
-        train = replace(table, X=table.X[inside], y=table.y[inside])
+
+    def predict(train: Table, X: Tensor) -> tuple[FloatArray, FloatArray]:
         options: dict[str, Any] = {"max_iterations": config.iterations, "draws": 8, "direct_rows": config.rows}
-        gp = Fitter(train, random_state=0, **options).fit(expression, start)
-        m, _, v = gp.moments(table.X[outside])
-        y = table.y[outside].numpy()
-        density[folds == k] = -0.5 * ((y - m) ** 2 / v + np.log(v) + _LOG_2PI)
-        mean[folds == k], variance[folds == k] = m, v
-    return LeftOut(density, mean, variance, table.y.numpy())
+        mean, _, variance = Fitter(train, random_state=0, **options).fit(expression, start).moments(X)
+        return mean, variance
+
+    return _predicted(table, folds, predict)
 
 
 def no_signal(table: Table, folds: Folds) -> LeftOut:
     """The same by the mean and variance of the other rows."""
-    y = table.y.numpy()
-    density, mean, variance = (np.empty(len(y)) for _ in range(3))
-    for k in np.unique(folds):
-        m, v = y[folds != k].mean(), max(y[folds != k].var(ddof=1), 1e-12)
-        density[folds == k] = -0.5 * ((y[folds == k] - m) ** 2 / v + math.log(v) + _LOG_2PI)
-        mean[folds == k], variance[folds == k] = m, v
-    return LeftOut(density, mean, variance, y)
+
+    def predict(train: Table, X: Tensor) -> tuple[FloatArray, FloatArray]:
+        y = train.y.numpy()
+        return np.full(len(X), y.mean()), np.full(len(X), max(y.var(ddof=1), 1e-12))
+
+    return _predicted(table, folds, predict)
+
+
+def _predicted(table: Table, folds: Folds, predict: Predict) -> LeftOut:
+    y, places = table.y.numpy(), [np.flatnonzero(folds == k) for k in np.unique(folds)]
+    _, mean, variance = predict_folds(table, [(np.setdiff1d(np.arange(len(y)), p), p) for p in places], predict)
+    return LeftOut(normal_log_density(y, mean, variance), mean, variance, y)
 
 
 def compared(claim: str, about: str, with_it: LeftOut, without: LeftOut, blocks: Folds | None = None) -> Check:

@@ -74,7 +74,7 @@ def _explain(mixture: Mixture, table: Dataset | None, evidence: Evidence | None,
     order = sorted(range(len(mixture.models)), key=lambda k: (k != _told(mixture, evidence), -mixture.weights[k]))
     model, others = mixture.models[order[0]], [mixture.models[k] for k in order[1:]]
     words = Words(model)
-    s = model.fitted_kernel.standardiser or _identity(len(model.fitted_kernel.columns))
+    s = model.fitted_kernel.standardiser or Standardiser.identity(len(model.fitted_kernel.columns))
     X = words.basis if table is None else torch.tensor(s.transform_x(table.X))
     rows = _some(len(X), X.shape[1])
     X = X[torch.from_numpy(rows)]
@@ -120,10 +120,6 @@ def _told(mixture: Mixture, evidence: Evidence | None) -> int:
 def _caveats(model: FittedGP) -> tuple[str, ...]:
     few = (f"only {model.rows} rows: many kernels fit as few points equally well",) * (model.rows < 30)
     return few + model.warnings
-
-
-def _identity(dims: int) -> Standardiser:
-    return Standardiser(np.zeros(dims), np.ones(dims), 0.0, 1.0)
 
 
 def _some(n: int, dims: int) -> NDArray[np.intp]:

@@ -25,6 +25,7 @@ from kitt.fitting.fit import Fitter
 from kitt.fitting.fitted import FittedGP
 from kitt.fitting.folds import FoldsConfig, conditioned, held_out, is_wave, refitted, split
 from kitt.fitting.table import Table
+from kitt.gp.exact import normal_log_density
 from kitt.language.grammar import Expression
 from kitt.model.candidates import PLAIN as PLAIN_KERNELS
 from kitt.model.candidates import prior_of
@@ -36,7 +37,6 @@ from kitt.table.scaling import FloatArray
 
 Progress = Callable[[str, float], None]
 PLAIN = PLAIN_KERNELS[0]  # the kernel that the gain is relative to
-_LOG_2PI = math.log(2 * math.pi)
 _LEAST_VARIANCE = 1e-6  # for a target that is constant outside one fold
 
 
@@ -111,6 +111,11 @@ class Evidence:
         """Share of the variance of left-out rows that their predictions explain; negative if the mean is better."""
         spread = float((self.observed / self._unit).std())
         return 1 - (self.rmse / self._unit / spread) ** 2 if spread > 0 else 0.0
+
+    @property
+    def residuals(self) -> FloatArray:
+        """Observed minus predicted, in predictive standard deviations."""
+        return (self.observed - self.mean) / self.std
 
     @property
     def _unit(self) -> float:
@@ -200,7 +205,7 @@ def _judge(
     c: FoldsConfig,
 ) -> dict[str, NDArray[Any]]:
     """The entries of `Evidence` for the rows of one fold."""
-    rows, u = replace(table, X=table.X[train], y=table.y[train]), table.y[test].numpy()
+    rows, u = table.at(train), table.y[test].numpy()
     s = table.standardiser
     raw = table.X[test].numpy() if s is None else s.inverse_x(table.X[test].numpy())
     observed = u if s is None else s.inverse_mean(u)
@@ -219,7 +224,7 @@ def _judge(
         plain = refitted(mixture.models[known], rows, prior_of(True), c)
     else:
         plain = Fitter(rows, prior=prior_of(True), random_state=c.seed).fit(PLAIN)
-    centre, spread = float(rows.y.mean()), max(float(rows.y.var(correction=0)), _LEAST_VARIANCE)
+    centre, spread = rows.y.mean().numpy(), rows.y.var(correction=0).clamp_min(_LEAST_VARIANCE).numpy()
     offset = 0.0 if s is None else s.log_density_offset
     return {
         "rows": test,
@@ -229,7 +234,7 @@ def _judge(
         "pit": predictive.cdf(u[:, None])[:, 0],
         "log_density": predictive.log_density(u) + offset,
         "plain": with_tail(conditioned(plain, rows, c).log_density(raw, observed) - offset, u) + offset,
-        "no_signal": -0.5 * ((u - centre) ** 2 / spread + math.log(spread) + _LOG_2PI) + offset,
+        "no_signal": normal_log_density(u, centre, spread) + offset,
     }
 
 

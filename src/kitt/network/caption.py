@@ -153,28 +153,12 @@ def caption(
     >>> print(captions.best.expression)
     Linear
     """
-    options = {"head": head, "search": search, "ranking": ranking, "random_state": random_state}
-    return caption_tables([(X, y)], k, model=model, config=config, **options)[0]  # type: ignore[arg-type]
-
-
-def caption_tables(
-    tables: Sequence[tuple[FloatArray, FloatArray]],
-    k: int = 3,
-    *,
-    model: str | LoadedModel = "default",
-    head: str = "decoder",
-    search: str = "beam",
-    ranking: str = "expected-loss",
-    random_state: int = 0,
-    config: RankingConfig = RANKING,
-) -> list[Captions]:
-    """Captions of several tables."""
     _check_options(k, head, search, ranking)
     loaded = load(model) if isinstance(model, str) else model
     generator = torch.Generator().manual_seed(random_state)
     with torch.inference_mode(), threads_for(CONFIG.max_points):
-        views = (encode_table(loaded, X, y, random_state) for X, y in tables)
-        return [_caption(loaded, view, k, head, search, ranking, generator, config) for view in views]
+        view = encode_table(loaded, X, y, random_state)
+        return _caption(loaded, view, k, head, search, ranking, generator, config)
 
 
 def _check_options(k: int, head: str, search: str, ranking: str) -> None:

@@ -130,59 +130,16 @@ def cautions(suggestion: Suggestion) -> list[str]:
     ]
 
 
-# --- predictions of left-out rows -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class LeftOut:
-    """Rows predicted by models that had not seen them (`Model.evidence`); in units of the target."""
-
-    evidence: Evidence
-
-    @property
-    def observed(self) -> FloatArray:
-        return self.evidence.observed
-
-    @property
-    def mean(self) -> FloatArray:
-        return self.evidence.mean
-
-    @property
-    def pit(self) -> FloatArray:
-        return self.evidence.pit
-
-    @property
-    def standardised(self) -> FloatArray:
-        return (self.evidence.observed - self.evidence.mean) / self.evidence.std
-
-    @property
-    def rmse(self) -> float:
-        return self.evidence.rmse
-
-    @property
-    def r2(self) -> float:
-        return self.evidence.r2
-
-    @property
-    def coverage(self) -> float:
-        """Share of the rows inside their central 95 % interval."""
-        return self.evidence.coverage(0.95)
-
-    @property
-    def told(self) -> str:
-        """Which rows these are."""
-        e = self.evidence
-        some = "" if e.folds == e.of_folds else f", of which {e.folds} were judged in the time there is"
-        return f"{len(e.rows):,} rows in {e.of_folds} parts{some}"
-
-
-def left_out(suggestion: Suggestion) -> LeftOut:
-    return LeftOut(suggestion.fitted.evidence())
+def folds_told(evidence: Evidence) -> str:
+    """How many rows were left out, and in how many folds."""
+    judged = (
+        "" if evidence.folds == evidence.of_folds else f", of which {evidence.folds} were evaluated in the time given"
+    )
+    return f"{len(evidence.rows):,} rows in {evidence.of_folds} folds{judged}"
 
 
 def scale(kernel: FittedKernel) -> Standardiser:
-    dims = len(kernel.columns)
-    return kernel.standardiser or Standardiser(np.zeros(dims), np.ones(dims), 0.0, 1.0)
+    return kernel.standardiser or Standardiser.identity(len(kernel.columns))
 
 
 # --- how it was made ------------------------------------------------------------------------------------------------------

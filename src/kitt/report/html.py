@@ -82,10 +82,11 @@ def _facts(suggestion: Suggestion) -> dict[str, Any]:
     model = suggestion.fitted
     plain = content.plain(suggestion)
     explanation = replace(kitt.explain(suggestion), caveats=())  # told as cautions
-    left_out = content.left_out(suggestion)
+    left_out = model.evidence()
     return {
         "explanation": explanation,
         "left_out": left_out,
+        "folds": content.folds_told(left_out),
         "shares": content.shares(explanation) if len(explanation.columns) > 1 and explanation.is_signal else [],
         **_pictures(Gallery(suggestion, explanation, left_out)),
         "table": suggestion.dataset,

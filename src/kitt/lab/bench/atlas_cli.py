@@ -23,12 +23,12 @@ from kitt.lab.bench.arguments import (
     Tables,
     TrainRows,
 )
-from kitt.lab.bench.show import console, names_of, plan_of, print_grid, read_lines, run_cells, specs_of, splits_of
+from kitt.lab.bench.show import console, names_of, print_grid, read_lines, run_cells, specs_of, splits_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kitt.lab.bench.runner import Line, Plan
+    from kitt.lab.bench.runner import Line
     from kitt.lab.bench.tables import Grid
 
 METHODS = {"table": "botorch,kitt", "series": "seasonal-naive,kitt-forecast,kitt"}  # by default
@@ -66,15 +66,11 @@ def atlas(
     cells = (
         series_cells(found, specs, seed) if is_series else a.atlas_cells(found, splits_of(splits), specs, rows, seed)
     )
-    lines = run_cells(cells, out, _plan(jobs, scheduler, retry))
+    lines = run_cells(cells, out, jobs, scheduler, retry)
     if is_series:
         _print_tables([series_grid(lines)], lines)
     else:
         _print_comparisons(lines, reference, None if against is None else read_lines([against], reference))
-
-
-def _plan(jobs: int, scheduler: str | None, retry: bool) -> Plan:
-    return plan_of(jobs, "loky" if scheduler is None else "dask", scheduler, retry)
 
 
 def _print_comparisons(lines: Sequence[Line], reference: str, against: Sequence[Line] | None) -> None:
@@ -122,16 +118,13 @@ def capture(
     from kitt.lab.bench.datasets import data_directory
     from kitt.lab.bench.methods import settings_of
 
-    found, plan = (
-        sources(data_directory(data, "atlas"), rows, "table", half, names_of(tables)),
-        _plan(jobs, scheduler, retry),
-    )
+    found = sources(data_directory(data, "atlas"), rows, "table", half, names_of(tables))
     settings, which = settings_of(options or []), splits_of(splits)
     cells = c.word_cells(found, which, rows, settings, seed)
     networks = names_of(models) or []
     for model in networks:
         cells += c.caption_cells(found, which, rows, settings, model, k, seed)
-    lines = run_cells(cells, out, plan)
+    lines = run_cells(cells, out, jobs, scheduler, retry)
     _print_tables([c.capture_grid(lines, rows, model) for model in networks], lines)
 
 

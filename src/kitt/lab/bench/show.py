@@ -17,7 +17,7 @@ from kitt.errors import InvalidInputError
 if TYPE_CHECKING:
     from kitt.lab.bench.datasets import Source
     from kitt.lab.bench.methods import Spec
-    from kitt.lab.bench.runner import Cell, Line, Plan, Report
+    from kitt.lab.bench.runner import Cell, Line, Report
 
 console = Console(width=None if sys.stdout.isatty() else 200)  # no truncated columns in a pipe
 errors = Console(stderr=True)
@@ -110,17 +110,13 @@ def _text(value: Any) -> str:
     return "" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
-def plan_of(jobs: int, backend: str, scheduler: str | None, retry: bool) -> Plan:
-    from kitt.lab.bench.runner import Plan
-
-    return Plan(jobs, backend, scheduler, retry)  # type: ignore[arg-type]
-
-
-def run_cells(cells: list[Cell], out: Path, plan: Plan) -> list[Line]:
-    from kitt.lab.bench.runner import run
+def run_cells(
+    cells: list[Cell], out: Path, jobs: int = 0, scheduler: str | None = None, retry: bool = True
+) -> list[Line]:
+    from kitt.lab.bench.runner import Plan, run
 
     with bar() as report:
-        lines = run(cells, out, plan, report)
+        lines = run(cells, out, Plan(jobs, scheduler, retry), report)
     if bad := [line for line in lines if line["status"] != "ok"]:
         errors.print(f"{len(bad)} of {len(lines)} cells failed, the last with: {bad[-1]['error']}", highlight=False)
     return lines
