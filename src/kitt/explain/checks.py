@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kitt.errors import KittError
+from kitt.explain.config import CHECKS, CheckConfig
 from kitt.explain.facts import Check, errors_among
 from kitt.fitting.fit import Fitter, start_of
 from kitt.fitting.fitted import FittedGP
@@ -31,19 +32,6 @@ from kitt.table.scaling import FloatArray
 Folds = NDArray[np.intp]  # (N,) the fold in which each row is left out
 
 
-@dataclass(frozen=True)
-class CheckConfig:
-    """How claims are checked; `kitt bench claims` counts what is claimed of tables with and without structure."""
-
-    rows: int = 300  # at most, of a random subset
-    folds: int = 5
-    iterations: int = 25  # of each fit, which starts from the parameters found on all rows
-    seconds: float = 30.0  # for all checks of a model; a claim that was not checked is not told
-
-
-DEFAULT = CheckConfig()
-
-
 @dataclass(frozen=True, eq=False)
 class LeftOut:
     """Each row predicted by a fit without its fold, on the scale of the table that was fitted to."""
@@ -54,19 +42,19 @@ class LeftOut:
     target: FloatArray
 
 
-def table_of(model: FittedGP, rows: int = DEFAULT.rows) -> Table:
+def table_of(model: FittedGP, rows: int = CHECKS.rows) -> Table:
     """A random subset of the rows that a GP was fitted to, the same each time."""
     columns = model.fitted_kernel.columns
     whole = Table.of((model.X.numpy(), model.y.numpy()))
     return replace(whole, columns=columns).rows(rows, torch.Generator().manual_seed(0))
 
 
-def random_folds(n: int, folds: int = DEFAULT.folds) -> Folds:
+def random_folds(n: int, folds: int = CHECKS.folds) -> Folds:
     return np.random.default_rng(0).permutation(n) % min(folds, n)
 
 
 def held_out(
-    table: Table, expression: Expression, folds: Folds, start: Tensor | None = None, config: CheckConfig = DEFAULT
+    table: Table, expression: Expression, folds: Folds, start: Tensor | None = None, config: CheckConfig = CHECKS
 ) -> LeftOut:
     """Every row predicted by a fit of the others; from `start`, in the order of `noise_last`, or after a search."""
     if not expression.signal and len(expression) == 1:
@@ -161,7 +149,7 @@ def start_on_all(table: Table, expression: Expression) -> Tensor:
 class Checker:
     """Checks claims about one fitted GP, on the same rows and folds; what cannot be fitted is not borne out."""
 
-    def __init__(self, model: FittedGP, config: CheckConfig = DEFAULT) -> None:
+    def __init__(self, model: FittedGP, config: CheckConfig = CHECKS) -> None:
         self.model, self.config = model, config
         self.table = table_of(model, config.rows)
         self.folds = random_folds(len(self.table.y), config.folds)

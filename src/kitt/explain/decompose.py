@@ -14,6 +14,7 @@ from torch import Tensor
 
 from kitt.explain.claims import Claims, checked
 from kitt.explain.columns import Groups, curve, level_shape, shape, shares
+from kitt.explain.config import COLUMNS
 from kitt.explain.facts import Comparison, Curve, Effect, Explanation, Interaction, Noise, Part, Shape
 from kitt.explain.words import Words
 from kitt.fitting.fitted import FittedGP
@@ -26,10 +27,7 @@ from kitt.table.dataset import Dataset
 from kitt.table.encoding import Encoding
 from kitt.table.scaling import FloatArray, Standardiser
 
-_ROWS = 256  # rows looked at; fewer where there are many columns
-_MANY_COLUMNS = 40
 Levels = Mapping[str, tuple[str, ...]]  # of the columns of texts
-_CURVE = 0.02  # share of the variance from which the curve along a column is computed
 
 
 def explain(what: FittedGP | Mixture | Model | Suggestion, check: bool = True) -> Explanation:
@@ -124,7 +122,7 @@ def _caveats(model: FittedGP) -> tuple[str, ...]:
 
 def _some(n: int, dims: int) -> NDArray[np.intp]:
     """Positions of a random subset of rows, the same each time."""
-    most = _ROWS if dims <= _MANY_COLUMNS else _ROWS // 3
+    most = COLUMNS.rows if dims <= COLUMNS.many_columns else COLUMNS.rows // 3
     return np.sort(np.random.default_rng(0).permutation(n)[:most])
 
 
@@ -194,12 +192,12 @@ def _columns(
         more: dict[str, Any] = {"alone": float(found.alone[g]), "alone_error": float(found.alone_error[g])}
         more["sensitivity_error"] = float(found.total_error[g])
         if name in levels:
-            if found.total[g] >= _CURVE:
+            if found.total[g] >= COLUMNS.curve:
                 more["shape"] = _in_units(level_shape(words.mean, words.joint, X, place, levels[name]), s)
         elif len(place) == 1:
             d, x = place[0], X[:, place[0]]
             more |= {"direction": float(direction[g]), "span": float(x.max() - x.min()) * float(s.x_scale[d])}
-            if found.total[g] >= _CURVE:
+            if found.total[g] >= COLUMNS.curve:
                 line = curve(words.mean, words.joint, X, d)
                 told = _in_units(shape(line, x.numpy()), s, d)
                 x_there = _along(line.x, s, d)

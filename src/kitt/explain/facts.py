@@ -10,18 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kitt.explain.config import CHECKS, COLUMNS
 from kitt.files import finite
 from kitt.language.grammar import Expression, Word
 from kitt.table.scaling import FloatArray
 
-ACTIVE = 0.05  # share of a word's variance below which a column does not count
-MIN_GAIN = 0.01  # nats per row that a part must be worth to be told
-ERRORS = 2.0  # and standard errors, if nothing was chosen among several
-
 
 def errors_among(count: int) -> float:
-    """Standard errors that the best of several must exceed, to do so by chance as rarely as one exceeds `ERRORS`."""
-    return -NormalDist().inv_cdf(NormalDist().cdf(-ERRORS) / max(count, 1))
+    """Standard errors that the best of several exceeds by chance as rarely as a single one exceeds `CheckConfig.errors`."""
+    return -NormalDist().inv_cdf(NormalDist().cdf(-CHECKS.errors) / max(count, 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +85,7 @@ class Effect:
 
     @property
     def is_active(self) -> bool:
-        return self.sensitivity >= ACTIVE
+        return self.sensitivity >= COLUMNS.active
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,11 +144,11 @@ class Check:
     error: float  # its standard error
     rows: int  # that were left out
     unit: str = "nats per row"  # of the gain; of a signal, the share of the variance of left-out rows (R²)
-    errors: float = ERRORS  # standard errors that the gain must exceed; more, if it was chosen among several
+    errors: float = CHECKS.errors  # standard errors that the gain must exceed; more, if it was chosen among several
 
     @property
     def is_supported(self) -> bool:
-        return self.gain > max(MIN_GAIN, self.errors * self.error)
+        return self.gain > max(CHECKS.min_gain, self.errors * self.error)
 
 
 @dataclass(frozen=True, eq=False)
