@@ -75,6 +75,7 @@ class Suggestion:
 
     @property
     def mixture(self) -> Mixture:
+        """The weighted average of the fitted kernels; raises an error if nothing was fitted."""
         return self.fitted.mixture
 
     @property
@@ -85,6 +86,7 @@ class Suggestion:
         return self.model
 
     def save(self, path: str | PathLike[str], rows: bool = True) -> None:
+        """Write the fitted model to a file, as `Model.save` does."""
         self.fitted.save(path, rows)
 
     def to_dict(self) -> dict[str, Any]:
