@@ -6,12 +6,12 @@
         candidate, _ = optimize_acqf(LogExpectedImprovement(model, Y.max()), bounds, q=1, num_restarts=4, raw_samples=256)
         ...
 
-The network is asked for a kernel when the points have doubled since it was asked last, or when new ones are a surprise.
-Between, the parameters are fitted again from where they were, and between those fits the model is only conditioned on
-what is new.
+The network captions the points when their number has doubled since it last did, or when new points are improbable under the
+model. In between, the parameters are fitted again from their present values, and between those fits the model is only
+conditioned on the new points.
 
-The points of an optimisation crowd where the target is large. Means and standard deviations of the points would follow them
-there, and with them what the priors say about a lengthscale, and the model about regions without points. So inputs are
+The points of an optimisation crowd where the target is large. Standardised by their own means and standard deviations, the
+inputs would change their scale as the points gather, and the prior of the lengthscales its meaning. So inputs are
 standardised by the box that is searched, and the mean of the target is estimated by generalised least squares.
 """
 
@@ -37,6 +37,7 @@ from kitt.language.grammar import Expression, parse
 from kitt.language.kernels import Kernel
 from kitt.model.document import Model
 from kitt.model.mixture import Mixture
+from kitt.model.update import IMPROBABLE
 from kitt.model.weights import average
 from kitt.network.caption import Captions, caption
 from kitt.table.dataset import MIN_ROWS, Dataset
@@ -54,20 +55,20 @@ _MEAN_VARIANCE = 10.0  # of the prior of the mean, in units of the target's vari
 class AdvisorConfig:
     """When the advisor does what. `kitt bench bo` has the regret and the seconds that these numbers give."""
 
-    ask_growth: float = (
-        2.0  # points relative to those at the last question to the network, from which it is asked again
+    caption_growth: float = 2.0  # points relative to those at the last caption, from which the network runs again
+    caption_improbable: bool = True  # also run it when new points are improbable under the model
+    improbable_growth: float = (
+        1.2  # points relative to those at the last caption, from which it may run for that reason
     )
-    ask_surprised: bool = True  # also ask when new points are a surprise, if there are some more by then
-    surprised_growth: float = 1.2  # points relative to those at the last question, for that
     fit_growth: float = 1.05  # points relative to those at the last fit, from which parameters are fitted again
-    captions: int = 2  # kernels that the network names
-    many_points: int = 100  # from which on it names one, so that a question takes about the time of BoTorch's own fit
+    captions: int = 2  # kernels that the network proposes
+    many_points: int = 100  # from which it proposes one, so that the step takes about the time of BoTorch's own fit
     max_iterations: int = 60  # of a fit
-    whole: bool = True  # all kernels, weighted by BIC; else the best of them alone
+    whole: bool = True  # all kernels, weighted by BIC; otherwise only the best of them
 
 
-# plain: an RBF, since there is nothing to ask the network about; default: BoTorch's own model, since no fit succeeded
-Action = Literal["asked", "fitted", "conditioned", "plain", "default"]
+# plain: an RBF, because there are too few points for the network; default: BoTorch's own model, because no fit succeeded
+Action = Literal["captioned", "fitted", "conditioned", "plain", "default"]
 
 
 @dataclass(frozen=True)
@@ -83,17 +84,17 @@ class Step:
 
 @dataclass
 class _State:
-    """What is known from the step before."""
+    """The model of the step before, and when its captions and parameters were made."""
 
     model: Model
     captions: Captions | None
-    asked: int  # points at the last question
+    captioned: int  # points at the last caption
     fitted: int  # points at the last fit
 
 
 @dataclass
 class KernelAdvisor:
-    """Models for the steps of an optimisation, with kernels that KITT chooses as the points come in.
+    """Models for the steps of an optimisation, with kernels that KITT chooses as points are added.
 
     Parameters
     ----------
@@ -119,7 +120,7 @@ class KernelAdvisor:
     torch.Size([12, 1])
     >>> model = advisor.model(X, X.sin().sum(-1, keepdim=True))
     >>> [step.action for step in advisor.steps]
-    ['asked', 'fitted']
+    ['captioned', 'fitted']
     """
 
     bounds: Any = None
@@ -152,7 +153,7 @@ class KernelAdvisor:
             action, reason = self._advance(rows, box)
             assert self._state is not None
             fitted = self._state.model
-            model, kernel = fitted.to_botorch(), _told(fitted)
+            model, kernel = fitted.to_botorch(), _heaviest(fitted)
         except _FAILURES as error:
             self._state, action, reason, kernel = None, "default", str(error), "RBF"
             model = default_model(rows.X, rows.y, box)
@@ -169,26 +170,26 @@ class KernelAdvisor:
         state = self._state
         if rows.n < MIN_ROWS or np.ptp(rows.y) == 0:
             return self._plain(rows, box, f"{rows.n} points" if np.ptp(rows.y) else "all targets are equal")
-        if state is None or not state.asked:
-            return self._ask(rows, box, "the first question")
-        if rows.n >= self.config.ask_growth * state.asked:
-            return self._ask(rows, box, f"{state.asked} points have become {rows.n}")
+        if state is None or not state.captioned:
+            return self._caption(rows, box, "the first caption")
+        if rows.n >= self.config.caption_growth * state.captioned:
+            return self._caption(rows, box, f"{state.captioned} points have become {rows.n}")
         assert state.model.rows is not None
         if rows.n == state.model.rows.n:
             return "conditioned", "nothing is new"
         new = rows.rows(slice(state.model.rows.n, None))
         model = state.model.update(new.X, new.y)
-        if surprising := [reason for reason in model.refit_reasons if "promised" in reason]:
-            if self.config.ask_surprised and rows.n >= self.config.surprised_growth * state.asked:
-                return self._ask(rows, box, surprising[0])
-            return self._fit(rows, box, surprising[0])
+        if improbable := [reason for reason in model.refit_reasons if IMPROBABLE in reason]:
+            if self.config.caption_improbable and rows.n >= self.config.improbable_growth * state.captioned:
+                return self._caption(rows, box, improbable[0])
+            return self._fit(rows, box, improbable[0])
         if rows.n >= self.config.fit_growth * state.fitted:
             return self._fit(rows, box, f"{state.fitted} points have become {rows.n}")
-        self._state = _State(model, state.captions, state.asked, state.fitted)
+        self._state = _State(model, state.captions, state.captioned, state.fitted)
         return "conditioned", f"{new.n} more point{'s' * (new.n > 1)}"
 
-    def _ask(self, rows: Dataset, box: FloatArray, reason: str) -> tuple[Action, str]:
-        """What the network names, beside an RBF, BoTorch's own kernel; a function worth optimising is more than noise."""
+    def _caption(self, rows: Dataset, box: FloatArray, reason: str) -> tuple[Action, str]:
+        """Fit the kernels that the network proposes and an RBF, BoTorch's own; noise words are left out of them."""
         count = self.config.captions if rows.n < self.config.many_points else 1
         captions = caption(rows.X, rows.y, count, random_state=self.random_state)
         named = [Expression(tuple(c.expression.signal)) for c in captions if c.expression.signal]
@@ -200,14 +201,14 @@ class KernelAdvisor:
             with suppress(*_FAILURES):
                 models.append(found := fitter.fit(expression))
                 plain.append(is_plain)
-                if other is not None:  # from where the target as it is has led
+                if other is not None:  # starting from the parameters for the untransformed target
                     models.append(other.fit(found.expression, start_of(found.fitted_kernel)))
                     plain.append(is_plain)
-        self._keep(rows, models, plain, captions, asked=rows.n)
-        return "asked", reason
+        self._keep(rows, models, plain, captions, captioned=rows.n)
+        return "captioned", reason
 
     def _fit(self, rows: Dataset, box: FloatArray, reason: str) -> tuple[Action, str]:
-        """The same kernels, their parameters from where they were, and new weights."""
+        """Fit the same kernels again, from their present parameters, and weight them again."""
         state = self._state
         assert state is not None
         table, warped = _tables(rows, box, state)
@@ -218,11 +219,11 @@ class KernelAdvisor:
                 with suppress(*_FAILURES):
                     models.append(self._fitter(seen).fit(*_start(kernel, seen)))
                     plain.append(is_plain)
-        self._keep(rows, models, plain, state.captions, asked=state.asked)
+        self._keep(rows, models, plain, state.captions, captioned=state.captioned)
         return "fitted", reason
 
     def _plain(self, rows: Dataset, box: FloatArray, reason: str) -> tuple[Action, str]:
-        """Too few points for a question, or no differences between them: an RBF alone."""
+        """Too few points for the network, or equal targets: an RBF alone."""
         gp = self._fitter(_tables(rows, box, self._state)[0]).fit(_PLAIN)
         self._state = _State(Model.of(Mixture.of([gp], [1.0]), rows, [True]), None, 0, rows.n)
         return "plain", reason
@@ -232,7 +233,7 @@ class KernelAdvisor:
         return Fitter(table, prior="optimisation", random_state=self.random_state, max_iterations=iterations)
 
     def _keep(
-        self, rows: Dataset, models: list[FittedGP], plain: list[bool], captions: Captions | None, asked: int
+        self, rows: Dataset, models: list[FittedGP], plain: list[bool], captions: Captions | None, captioned: int
     ) -> None:
         if not models or captions is None:
             raise FitError("no kernel could be fitted to these points")
@@ -240,7 +241,7 @@ class KernelAdvisor:
         if not self.config.whole:
             best = min(models, key=lambda m: m.bic)
             mixture = Mixture.of(models, [float(m is best) for m in models])
-        self._state = _State(Model.of(mixture, rows, plain), captions, asked, rows.n)
+        self._state = _State(Model.of(mixture, rows, plain), captions, captioned, rows.n)
 
 
 def _dataset(X: Any, Y: Any) -> Dataset:
@@ -277,8 +278,8 @@ def _box(bounds: Any, rows: Dataset) -> FloatArray:
 def _tables(rows: Dataset, box: FloatArray, state: _State | None) -> tuple[Table, Table | None]:
     """The rows standardised for fits, and the same of the transformed target, where a transform is clearly better.
 
-    Inputs are standardised as if they were uniform in the box. From targets the mean is taken off that the kernels of the
-    step before give by generalised least squares; it is that of the points as long as there are no kernels.
+    Inputs are standardised as if they were uniform in the box. The mean of the targets is the generalised least-squares
+    estimate under the kernels of the step before; before there are any kernels, it is the mean of the points.
     """
     s = Standardiser.fit(rows.X, rows.y)
     scale = (box[1] / 2 - box[0] / 2) / math.sqrt(3)  # the standard deviation of a uniform distribution
@@ -313,9 +314,9 @@ def _process_mean(model: Model, table: Table) -> float:
 
 
 def _continued(state: _State, rows: Dataset) -> _State | None:
-    """What is known from the step before, in the units that the targets have now; None of other points.
+    """The state of the step before, in the units that the targets have now; None if its points are not among the rows.
 
-    Whoever standardises all targets at each step, as Ax does, gives the old ones in other units each time.
+    A caller that standardises all targets at each step, as Ax does, passes the old ones in other units each time.
     """
     old = state.model.rows
     assert old is not None
@@ -335,7 +336,7 @@ def _continued(state: _State, rows: Dataset) -> _State | None:
 
 
 def _in_units(model: Model, rows: Dataset, unit: float, offset: float) -> Model:
-    """The same model of `offset + unit · target`; everything that it knows is of the standardised target."""
+    """The same model of `offset + unit · target`: its parameters refer to the standardised target, which stays the same."""
 
     def moved(kernel: FittedKernel) -> FittedKernel:
         s = kernel.standardiser
@@ -346,7 +347,7 @@ def _in_units(model: Model, rows: Dataset, unit: float, offset: float) -> Model:
     return Model.of(replace(model.mixture, models=gps), rows, model.is_plain)
 
 
-def _told(model: Model) -> str:
+def _heaviest(model: Model) -> str:
     """The heaviest kernel, whatever the scale of its target."""
     k = int(np.argmax(model.weights))
     return f"{model.kernels[k].expression}{' of the transformed target' * (not model.warps[k].is_identity)}"
@@ -364,7 +365,7 @@ def _start(kernel: FittedKernel, table: Table) -> tuple[Expression, torch.Tensor
 
 
 def default_model(X: FloatArray, y: FloatArray, bounds: FloatArray | None = None, *, strict: bool = False) -> Any:
-    """The model that BoTorch's users have without KITT, on raw inputs (N, D) and targets (N,).
+    """BoTorch's default model, on raw inputs (N, D) and targets (N,).
 
     Inputs are normalised by the bounds (2, D), or by their own range if the bounds have no width somewhere. Where the fit
     fails, the parameters are those that it starts from, or the error is raised if `strict`.

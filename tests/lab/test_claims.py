@@ -37,8 +37,8 @@ def test_claims_are_counted() -> None:
         {"key": {"kind": "smooth"}, "status": "failed"},
     ]
     noise, periodic = claims.summary(lines)
-    assert (noise["count"], noise["explain more than 10%"], noise["tell another period"]) == (2, 1, 1)
-    assert (periodic["tell the true period"], periodic["tell another period"]) == (2, 1)
+    assert (noise["count"], noise["explain more than 10%"], noise["state another period"]) == (2, 1, 1)
+    assert (periodic["state the true period"], periodic["state another period"]) == (2, 1)
 
 
 def test_a_table_is_explained() -> None:

@@ -271,7 +271,7 @@ def test_left_out_rows_are_those_that_no_parameter_has_seen(one: Suggestion) -> 
     assert ((evidence.pit >= 0) & (evidence.pit <= 1)).all()
     assert 0.8 < evidence.coverage(0.95) <= 1
     assert evidence.r2 < 1
-    assert content.folds_told(evidence) == f"{one.dataset.n} rows in 20 folds"
+    assert content.folds_text(evidence) == f"{one.dataset.n} rows in 20 folds"
 
 
 def test_shares_of_columns_add_up(pages: dict[str, str]) -> None:

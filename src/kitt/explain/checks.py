@@ -1,6 +1,6 @@
-"""Whether a claim is borne out by rows that the model has not seen.
+"""Checks of claims on rows that the model has not seen.
 
-A part of a kernel is told only if the kernel without it, or with its plainest neighbour in its place, predicts left-out
+A part of a kernel is stated only if the kernel without it, or with its plainest neighbour in its place, predicts left-out
 rows clearly worse. Both are fitted again without the rows they predict, on at most a few hundred rows.
 """
 
@@ -85,7 +85,7 @@ def _predicted(table: Table, folds: Folds, predict: Predict) -> LeftOut:
 
 
 def compared(claim: str, about: str, with_it: LeftOut, without: LeftOut, blocks: Folds | None = None) -> Check:
-    """What a part is worth; rows of one block, such as a cycle that was left out as a whole, are not independent."""
+    """What a part gains on left-out rows; rows of one block, such as a cycle left out as a whole, are not independent."""
     gain = with_it.log_density - without.log_density
     error = float(gain.std(ddof=1) / math.sqrt(len(gain)))
     if blocks is not None and (count := len(np.unique(blocks))) > 1:
@@ -141,13 +141,13 @@ def opposite(expression: Expression) -> tuple[str, Expression] | None:
 
 
 def start_on_all(table: Table, expression: Expression) -> Tensor:
-    """Its parameters on all rows: what it may know of the rows left out speaks against a claim, not for it."""
+    """The parameters of a kernel without the claimed part, fitted to all rows, which can only count against the claim."""
     fitter = Fitter(table, random_state=0, draws=0, coarse_rows=150)
     return start_of(fitter.fit(expression).fitted_kernel)
 
 
 class Checker:
-    """Checks claims about one fitted GP, on the same rows and folds; what cannot be fitted is not borne out."""
+    """Checks claims about one fitted GP, on the same rows and folds; what cannot be fitted is not supported."""
 
     def __init__(self, model: FittedGP, config: CheckConfig = CHECKS) -> None:
         self.model, self.config = model, config
@@ -175,7 +175,7 @@ class Checker:
     def column(self, name: str, places: list[int], among: int) -> Check | None:
         """Whether the kernel without a column predicts worse; without any column, nothing is left but noise.
 
-        The column is one of several: of many that do nothing, one seems to be worth something.
+        Of many columns without influence, some seem useful by chance, so a column needs more standard errors.
         """
         keep = [d for d in range(self.table.X.shape[1]) if d not in places]
         if not keep:

@@ -39,7 +39,7 @@ _REPEATS = (Primitive.PERIODIC, Primitive.COSINE)
 
 @dataclass(frozen=True)
 class Claims:
-    """What was checked, and what came out."""
+    """The checks of a model, and what they support."""
 
     explained: float | None = None  # share of the variance of left-out rows
     seasons: tuple[Season, ...] = ()
@@ -49,7 +49,7 @@ class Claims:
 def signal(observed: FloatArray, mean: FloatArray, plain: FloatArray) -> tuple[float, Check]:
     """R² of left-out rows, and its check: the squared error of the mean of the other rows less that of the predictions.
 
-    It is not a matter of densities: those of a model with heavy tails are higher than a normal one's for noise alone.
+    Densities would not do: under a model with heavy tails they are higher than under a normal one even for pure noise.
     """
     spread = max(float(((observed - plain) ** 2).mean()), 1e-300)
     gain = ((observed - plain) ** 2 - (observed - mean) ** 2) / spread
@@ -66,7 +66,7 @@ def checked(
     evidence: Evidence | None = None,
     config: CheckConfig = CHECKS,
 ) -> Claims:
-    """Check what may be said of a fitted GP; `others` are further ones, whose periods are looked at too."""
+    """Check what may be stated about a fitted GP; the periods of `others`, further ones, are considered too."""
     end = time.monotonic() + config.seconds
     if not parts:
         return Claims(0.0, (), (Check("signal", "all columns", 0.0, 0.0, model.rows, "share of variance"),))
@@ -96,7 +96,7 @@ def checked(
 
 
 def _searched_anew(checker: Checker, config: CheckConfig) -> LeftOut:
-    """Left-out rows by fits that know nothing of them, not even where to start."""
+    """Left-out rows predicted by fits that search for their own starting values, without those found on all rows."""
     return held_out(checker.table, checker.model.expression.noise_last, checker.folds, None, config)
 
 
@@ -154,18 +154,18 @@ def _seasons(
         for period, check in seasons.find(checker.table, guesses):
             yield Season(name, period * scale, float(np.ptp(x)) / period, replace(check, about=name))
         return
-    told: list[Season] = []
+    found: list[Season] = []
     for season in _of_columns(checker, groups, s):
-        told.append(season)
+        found.append(season)
         yield season
     for season in _of_kernels((model, *others), groups, s, config):
-        if not any(season.column == t.column and abs(season.period / t.period - 1) < 0.1 for t in told):
-            told.append(season)
+        if not any(season.column == t.column and abs(season.period / t.period - 1) < 0.1 for t in found):
+            found.append(season)
             yield season
 
 
 def _of_columns(checker: Checker, groups: Groups, s: Standardiser) -> Iterator[Season]:
-    """Periods along the strongest columns of numbers, each taken alone: what the others do is noise to it."""
+    """Periods along the strongest columns of numbers, each taken alone; the effects of the others count as noise."""
     words, X = Words(checker.model), checker.table.X[: CHECKS.sensitivity_rows]
     moved = moves(words, X, groups).sum(0)
     strongest = sorted(range(len(groups)), key=lambda g: -float(moved[g]))[: CHECKS.season_columns]

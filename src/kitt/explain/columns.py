@@ -93,7 +93,7 @@ def _design(A: Tensor, B: Tensor, groups: Groups, blocks: Blocks) -> Tensor:
 
 
 def _first(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """What the means over n are of: closed indices (..., K, n) by two estimators, and total ones.
+    """Terms whose means over n are the closed indices (..., K, n), by two estimators, and the total ones.
 
     `values` (..., 2 + K, n) are those of a function at a design with K blocks. The estimator of Saltelli et al. (2010)
     varies less for small indices, that of Jansen (1999) for large ones.
@@ -107,10 +107,10 @@ def _first(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _terms(values: Tensor, blocks: Blocks, jansen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """What the means over n are of: first and total indices of single columns (..., G, n), and second ones of pairs.
+    """Terms whose means over n are the first and total indices of single columns (..., G, n), and the second ones of pairs.
 
     The blocks are single columns, then pairs; `jansen` (G,) says which estimator a column has. Pairs have that of
-    Saltelli, of which nothing is left where columns only add up.
+    Saltelli, which is zero where columns only add up.
     """
     small, large, total = _first(values)
     place = {block[0]: k for k, block in enumerate(blocks) if len(block) == 1}
@@ -135,13 +135,13 @@ def _drawn(f: Function, covariance: Function, points: Tensor, config: ColumnsCon
 
 
 def _bounded(share: FloatArray, bound: Sequence[float], left: float) -> FloatArray:
-    """What pairs of columns do beyond each by itself; no more than a column has, and than single ones leave of 100 %."""
+    """Second indices of pairs, bounded by what each of their columns has, and together by what single columns leave."""
     share = np.clip(share, 0.0, np.maximum(bound, 0.0))
     return share * min(1.0, max(left, 0.0) / max(float(share.sum()), 1e-12))
 
 
 def _independent(X: Tensor, groups: Groups, count: int, rng: np.random.Generator) -> Tensor:
-    """Rows of which every column is drawn for itself from the table; the columns of one group together."""
+    """Rows in which every group of columns is drawn from the table independently of the others."""
     out = torch.empty(count, X.shape[1], dtype=X.dtype)
     for _, places in groups:
         rows = torch.from_numpy(np.concatenate([rng.permutation(len(X)) for _ in range(count // len(X) + 1)])[:count])
@@ -197,7 +197,7 @@ def level_shape(
 
 
 def shape(line: Curve, x: FloatArray, config: ColumnsConfig = COLUMNS) -> Shape:
-    """What a curve does beyond its uncertainty; `x` are the values of the column in the rows."""
+    """The shape of a curve beyond its uncertainty; `x` are the values of the column in the rows."""
     mean, std = line.mean, line.std
     low, high = int(mean.argmin()), int(mean.argmax())
     rise, error = float(mean[high] - mean[low]), float(np.hypot(std[high], std[low]))

@@ -31,15 +31,15 @@ Levels = Mapping[str, tuple[str, ...]]  # of the columns of texts
 
 
 def explain(what: FittedGP | Mixture | Model | Suggestion, check: bool = True) -> Explanation:
-    """Say what a fitted model found: what each word contributes, on which columns it depends, and how much is noise.
+    """Explain a fitted model: what each word contributes, on which columns it depends, and how much is noise.
 
     Parameters
     ----------
     what : Suggestion, Model, Mixture or FittedGP
         Of a mixture of several kernels, the one with the largest weight is explained.
     check : bool
-        Check what is said on rows that are left out, which takes seconds; what does not hold there is not in the text.
-        Without checks nothing is said of periods, trends or changing noise.
+        Check every statement on left-out rows, which takes seconds; what does not hold there is not in the text.
+        Without checks, the text does not mention periods, trends or changing noise.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def explain(what: FittedGP | Mixture | Model | Suggestion, check: bool = True) -
 
 
 def _explain(mixture: Mixture, table: Dataset | None, evidence: Evidence | None, check: bool) -> Explanation:
-    order = sorted(range(len(mixture.models)), key=lambda k: (k != _told(mixture, evidence), -mixture.weights[k]))
+    order = sorted(range(len(mixture.models)), key=lambda k: (k != _explained(mixture, evidence), -mixture.weights[k]))
     model, others = mixture.models[order[0]], [mixture.models[k] for k in order[1:]]
     words = Words(model)
     s = model.fitted_kernel.standardiser or Standardiser.identity(len(model.fitted_kernel.columns))
@@ -77,7 +77,7 @@ def _explain(mixture: Mixture, table: Dataset | None, evidence: Evidence | None,
     rows = _some(len(X), X.shape[1])
     X = X[torch.from_numpy(rows)]
     groups = _groups(model.fitted_kernel.columns, table.encoding if table else None)
-    with torch.no_grad(), np.errstate(over="ignore", under="ignore"):  # units may be beside the largest floats
+    with torch.no_grad(), np.errstate(over="ignore", under="ignore"):  # in units close to the largest floats
         levels = {c.name: c.levels for c in table.encoding.columns if c.levels} if table else {}
         parts, (columns, interactions), noise = _decompose(model, words, X, groups, s, levels)
     claims = checked(model, others, parts, groups, s, evidence) if check else Claims()
@@ -107,7 +107,7 @@ def _explain(mixture: Mixture, table: Dataset | None, evidence: Evidence | None,
     )
 
 
-def _told(mixture: Mixture, evidence: Evidence | None) -> int:
+def _explained(mixture: Mixture, evidence: Evidence | None) -> int:
     """The kernel to explain: the heaviest; where left-out rows are predicted, the heaviest that predicts anything."""
     if mixture.models[mixture.best].expression.signal or evidence is None or evidence.r2 <= 0:
         return mixture.best
@@ -199,9 +199,9 @@ def _columns(
             more |= {"direction": float(direction[g]), "span": float(x.max() - x.min()) * float(s.x_scale[d])}
             if found.total[g] >= COLUMNS.curve:
                 line = curve(words.mean, words.joint, X, d)
-                told = _in_units(shape(line, x.numpy()), s, d)
+                form = _in_units(shape(line, x.numpy()), s, d)
                 x_there = _along(line.x, s, d)
-                more |= {"curve": Curve(x_there, s.inverse_mean(line.mean), line.std * s.y_scale), "shape": told}
+                more |= {"curve": Curve(x_there, s.inverse_mean(line.mean), line.std * s.y_scale), "shape": form}
         effects.append(Effect(name, float(found.total[g]), **more))
     return tuple(sorted(effects, key=lambda effect: -effect.sensitivity)), found.pairs
 
@@ -212,10 +212,10 @@ def _along(x: ArrayLike, s: Standardiser, place: int) -> FloatArray:
     return one.inverse_x(np.reshape(x, (-1, 1)))[:, 0]
 
 
-def _in_units(told: Shape, s: Standardiser, place: int | None = None) -> Shape:
+def _in_units(form: Shape, s: Standardiser, place: int | None = None) -> Shape:
     """The shape of a standardised curve in the units of the table."""
-    at = told.at if told.at is None or place is None else float(_along(told.at, s, place)[0])
-    return replace(told, at=at, rise=told.rise * s.y_scale, error=told.error * s.y_scale)
+    at = form.at if form.at is None or place is None else float(_along(form.at, s, place)[0])
+    return replace(form, at=at, rise=form.rise * s.y_scale, error=form.error * s.y_scale)
 
 
 def _effects(

@@ -35,7 +35,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Shape:
-    """What such a curve does, beyond its uncertainty."""
+    """The shape of such a curve, beyond its uncertainty."""
 
     kind: str  # rises, falls, lowest, highest, levels, or none
     at: float | None = None  # where it is lowest or highest, or beyond which it hardly moves
@@ -55,7 +55,7 @@ class Interaction:
 
 @dataclass(frozen=True)
 class Season:
-    """A period along a column, in its units, which left-out cycles have borne out."""
+    """A period along a column, in its units, which left-out cycles support."""
 
     column: str
     period: float
@@ -136,7 +136,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Check:
-    """What a part of the model is worth: the log density of left-out rows minus that of the model without it, per row."""
+    """What a part gains: the log density of left-out rows under the model minus that under the model without it, per row."""
 
     claim: str  # signal, repeats, trend, strength, smooth, rough, noise or column
     about: str  # the word or the column
@@ -180,7 +180,7 @@ class Explanation:
     transformed : float
         Weight of the kernels that were fitted to a transform of the target; they are not among the parts.
     offset : float
-        What the centred parts add up to the prediction with.
+        The constant that is added to the sum of the centred parts to give the prediction.
     explained : float or None
         Share of the variance of left-out rows that is predicted (R²); None without checks.
     level : (float, float)
@@ -188,9 +188,9 @@ class Explanation:
     interactions : tuple of Interaction
         Pairs of columns that matter together, the strongest first.
     seasons : tuple of Season
-        Periods that were borne out by left-out cycles, the most telling first.
+        Periods that left-out cycles support, the clearest first.
     checks : tuple of Check
-        What was claimed, and what it is worth on left-out rows; a claim that is not supported is not in the text.
+        The gain of each claim on left-out rows; a claim that is not supported is not in the text.
 
     Examples
     --------
@@ -227,13 +227,13 @@ class Explanation:
         return next((c for c in self.checks if c.claim == claim and about in (None, c.about)), None)
 
     def is_supported(self, claim: str, about: str | None = None) -> bool:
-        """Whether a claim was checked on left-out rows and borne out."""
+        """Whether a claim was checked on left-out rows and supported by them."""
         check = self.check(claim, about)
         return check is not None and check.is_supported
 
     @property
     def is_signal(self) -> bool:
-        """Whether there is evidence that the columns explain anything; without a check, what the fit says."""
+        """Whether there is evidence that the columns explain anything; without a check, whether the fit has a signal."""
         check = self.check("signal")
         return bool(self.parts) and (check is None or check.is_supported)
 

@@ -1,4 +1,4 @@
-"""The numbers of an explanation as a short paragraph: only what left-out rows bear out, and how much it is worth."""
+"""The numbers of an explanation as a short paragraph: only what left-out rows support, with what it gains there."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _nothing(e: Explanation) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Item:
-    """What is told as one thing: a part with structure of its own, or all other parts together."""
+    """What one sentence describes: a part with structure of its own, or all other parts together."""
 
     share: float
     noun: str
@@ -69,17 +69,17 @@ def _signal(e: Explanation) -> Iterator[str]:
 
 
 def _scale(e: Explanation) -> float:
-    """By which shares of the fit are told smaller, because left-out rows show less."""
+    """The factor of all shares: what left-out rows show to be explained, relative to what the fit explains."""
     fitted = 1 - e.noise.share
     explained = fitted if e.explained is None else min(fitted, max(e.explained, 0.0))
     return explained / max(fitted, 1e-12)
 
 
 def _items(e: Explanation) -> list[_Item]:
-    told = [part for part in e.parts if part.share >= TEXT.negligible] or list(e.parts[:1])
-    own = [part for part in told if _has_structure(e, part)]
+    described = [part for part in e.parts if part.share >= TEXT.negligible] or list(e.parts[:1])
+    own = [part for part in described if _has_structure(e, part)]
     items = [_Item(part.share, _noun(e, part), _columns(e, [part])) for part in own]
-    if rest := [part for part in told if part not in own]:
+    if rest := [part for part in described if part not in own]:
         share = sum(part.share for part in rest)
         items.append(_Item(share, f"a {_roughness(e, rest)}function of", _columns(e, rest)))
     return sorted(items, key=lambda item: -item.share)
@@ -102,10 +102,10 @@ def _noun(e: Explanation, part: Part) -> str:
 
 
 def _roughness(e: Explanation, parts: Sequence[Part]) -> str:
-    """Smooth or rough, if left-out rows tell one from the other, and if these words have to do with it."""
+    """Smooth or rough, if these words are either and left-out rows support it."""
     kinds = {p for part in parts for p in part.word.factors if p in (*SMOOTH, *ROUGH)}
-    told = "rough" if kinds & {*ROUGH} else "smooth"
-    return f"{told} " if kinds and e.is_supported(told) else ""
+    kind = "rough" if kinds & {*ROUGH} else "smooth"
+    return f"{kind} " if kinds and e.is_supported(kind) else ""
 
 
 def _amount(share: float) -> str:
@@ -154,7 +154,7 @@ def _digits(period: float) -> str:
 
 
 def _seasons(e: Explanation) -> Iterator[str]:
-    """What comes back, how much of it, and what that is worth."""
+    """The periods, the share of the variation that repeats, and what they gain on left-out cycles."""
     if not e.seasons:
         return
     yield f"it comes back {_listed([f'every {_period(e, season)}' for season in e.seasons])}."
@@ -166,7 +166,7 @@ def _seasons(e: Explanation) -> Iterator[str]:
 
 
 def _worth(e: Explanation) -> Iterator[str]:
-    """What the columns are worth, one at a time."""
+    """What each column gains on left-out rows."""
     needed = [c for c in e.checks if c.claim == "column" and c.is_supported]
     if len(e.columns) > 1 and needed:
         needed.sort(key=lambda c: -c.gain)

@@ -1,7 +1,7 @@
-"""Whether a target comes back along a column: a claim about stretches that were not seen, so stretches are left out.
+"""Whether a target is periodic along a column: a claim about ranges without data, so whole ranges are left out.
 
 Rows between two others are predicted well by any smooth kernel; whole cycles are predicted only by one that repeats. A
-period is told if a kernel that repeats predicts left-out cycles clearly better than every kernel that does not, and if it
+period is stated if a kernel that repeats predicts left-out cycles clearly better than every kernel that does not, and if it
 is resolved: at least two cycles, and several values of the column in each.
 """
 
@@ -29,7 +29,7 @@ from kitt.table.scaling import FloatArray
 
 Line = Callable[[FloatArray], FloatArray]  # a function of one column
 SMOOTH = tuple(map(parse, ("RBF", "Matern32")))  # what a repeating kernel must beat
-REPEATING = parse("RBF + RBF*Periodic")  # whatever else there is, and a pattern that may change slowly
+REPEATING = parse("RBF + RBF*Periodic")  # a smooth remainder, and a pattern that may change slowly
 
 
 def is_resolved(x: FloatArray, period: float, config: SeasonConfig = SEASONS) -> bool:
@@ -58,7 +58,7 @@ def cycles_of(x: FloatArray, period: float) -> Folds:
 
 
 def find(table: Table, periods: Sequence[float], config: SeasonConfig = SEASONS) -> list[tuple[float, Check]]:
-    """The periods of a table of one column that are borne out, the most telling first; `periods` are guesses."""
+    """The periods of a table of one column that left-out cycles support, the clearest first; `periods` are guesses."""
     found: list[tuple[float, Check]] = []
     left, x = table, table.X[:, 0].numpy()
     for _ in range(config.most):
@@ -76,14 +76,14 @@ def find(table: Table, periods: Sequence[float], config: SeasonConfig = SEASONS)
 
 
 def compared_cycles(about: str, repeating: LeftOut, smooth: LeftOut, x: FloatArray, period: float) -> Check:
-    """What a period is worth on left-out cycles; where they are few, more standard errors are asked for."""
+    """What a period gains on left-out cycles; where they are few, more standard errors are required."""
     check = compared("repeats", about, repeating, smooth, cycles_of(x, period))
     is_few = float(np.ptp(x)) / period < SEASONS.few_cycles
     return replace(check, errors=SEASONS.few_errors) if is_few else check
 
 
 def repeated_variance(line: Line, low: float, high: float, period: float, config: SeasonConfig = SEASONS) -> float:
-    """The variance of what comes back of a function: its mean at each phase, once its level is taken away.
+    """The variance of the part of a function that repeats: its mean at each phase, after its level is subtracted.
 
     The level is the mean over one period around each point, as in the classical decomposition of a series.
     """
@@ -108,7 +108,7 @@ def _is_same(period: float, other: float) -> bool:
 
 
 def _peaks(table: Table, config: SeasonConfig) -> list[float]:
-    """The periods of the highest peaks of the spectrum, each with what the ones before leave."""
+    """The periods of the highest peaks of the spectrum, each of what is left after the waves before it."""
     trend = torch.cat([table.X**k for k in range(4)], 1)
     rest: Tensor = table.y - trend @ torch.linalg.lstsq(trend, table.y[:, None]).solution[:, 0]
     peaks: list[float] = []
@@ -133,7 +133,7 @@ def _distinct(periods: Sequence[float]) -> list[float]:
 
 
 def _best(table: Table, periods: Sequence[float], config: SeasonConfig) -> tuple[float, Check, Tensor] | None:
-    """The period with the highest likelihood on all rows, if left-out cycles bear it out; with the pattern that it makes."""
+    """The period with the highest likelihood on all rows, if left-out cycles support it; with its pattern."""
     fits = []
     objective = Objective(REPEATING, table, FitConfig())
     likely = sorted(periods, key=lambda p: -float(objective.scores(start(p, table).unsqueeze(0), Budget())))

@@ -47,7 +47,7 @@ def split(rows: int, config: FoldsConfig) -> Iterator[tuple[Rows, Rows]]:
 
 
 def is_wave(model: FittedGP) -> bool:
-    """Whether a kernel has waves in several columns: of so many that could be fitted, one always suits the rows."""
+    """Whether a kernel has waves in several columns: of so many possible ones, some wave fits any rows by chance."""
     repeats = (Primitive.PERIODIC, Primitive.COSINE)
     return len(model.fitted_kernel.columns) > 1 and any(p in repeats for w in model.expression for p in w.factors)
 
@@ -55,7 +55,7 @@ def is_wave(model: FittedGP) -> bool:
 def refitted(model: FittedGP, rows: Table, prior: str, config: FoldsConfig, warm: bool = True) -> FittedGP:
     """The same kernel fitted to these rows alone, or to a subset of them where there are very many.
 
-    It starts from its parameters, or from a search that knows nothing of other rows.
+    The fit starts from the parameters of `model`, or, if not `warm`, from a search on these rows only.
     """
     few = transformed_as(model, rows)
     if len(few.y) > FitConfig.exact_rows:

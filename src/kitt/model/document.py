@@ -174,10 +174,10 @@ class Model(Exportable):
         """
         new = new_rows(self.encoding, table, y)
         self._check_rows(new)
-        mixture, promised = updated(self.mixture, new)
+        mixture, predicted = updated(self.mixture, new)
         old = self._kept_rows()
         rows = replace(old, X=np.vstack([old.X, new.X]), y=np.append(old.y, new.y))
-        reasons = tuple(refit_reasons(mixture, promised, new))
+        reasons = tuple(refit_reasons(mixture, predicted, new))
         return replace(self, rows=rows, fitted_mixture=mixture, refit_reasons=reasons)
 
     # prediction

@@ -2,12 +2,12 @@
 
 The rows are divided into twenty folds, those of a large table into ten. For each fold the kernels are fitted again to the
 other rows, from their present parameters as warm starts, and weighted again; then they predict the rows of the fold. Waves
-in several columns are searched anew instead, because their parameters would tell of the rows left out. Leave-one-out at the
-fitted parameters, from which the weights come, would be too optimistic here. Folds are too pessimistic on small tables,
-because they learn from fewer rows. There, the difference to five folds estimates what further rows are worth, and log
-densities are extrapolated to all rows: by a third of that difference, where ten folds would need all of theirs, with a
-larger error (`kitt bench evidence` has the figures). Evidence is computed only on request, with a time budget of its own:
-with many rows only some of the folds are evaluated.
+in several columns are searched again from the start, because a warm start would carry information about the rows left out.
+Leave-one-out at the fitted parameters, from which the weights come, would be too optimistic here. Folds are too pessimistic
+on small tables, because they learn from fewer rows. There, the difference between five and twenty folds estimates what
+further rows gain, and log densities are extrapolated to all rows by a third of that difference; from ten folds it would be
+the whole of a smaller difference, with a larger error (`kitt bench evidence` has the figures). Evidence is computed only on
+request, with a time budget of its own: with many rows only some of the folds are evaluated.
 """
 
 from __future__ import annotations

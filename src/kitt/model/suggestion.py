@@ -184,7 +184,7 @@ class Suggestion:
 
 
 def _name(expression: Expression, is_plain: bool, is_transformed: bool) -> str:
-    """What tells a fitted kernel from others with the same words."""
+    """What distinguishes a fitted kernel from others with the same words."""
     return f"{expression}{' (plain)' * is_plain}{' of the transformed target' * is_transformed}"
 
 
@@ -227,6 +227,6 @@ def cautions(dataset: Dataset, captions: Captions) -> Iterator[str]:
         if dataset.d > 1 and _is_count(x):
             yield f"column '{name}' only numbers the rows: leave it out, unless their order means something, such as time"
     for first, second in _same(dataset):
-        yield f"columns '{first}' and '{second}' say the same: leave one out, or neither can be told from the other"
+        yield f"columns '{first}' and '{second}' carry the same information: leave one out: no fit can separate them"
     if captions.is_strange:
         yield "the table looks unlike anything the network was trained on: trust the fits more than the captions"

@@ -22,6 +22,7 @@ from kitt.table.encoding import Encoding
 from kitt.table.frames import as_frame
 from kitt.table.scaling import FloatArray
 
+IMPROBABLE = "improbable under the model"  # what the second of the reasons to fit again says
 _NOTE = "the parameters were fitted to the first {} rows; {} were added since"
 _FITTED = re.compile(re.escape(_NOTE).replace(r"\{\}", r"(\d+)"))
 
@@ -31,7 +32,7 @@ class UpdateConfig:
     """When a new fit is advised; by convention, not tuned."""
 
     growth: float = 2.0  # number of rows relative to the number that was fitted to
-    surprise: float = 1e-3  # p-value of the new rows under the model below which a new fit is advised
+    p_value: float = 1e-3  # of the new rows under the model, below which a new fit is advised
 
 
 def new_rows(encoding: Encoding, table: Any, y: ArrayLike | None) -> Dataset:
@@ -117,7 +118,7 @@ def fitted_rows(model: FittedGP) -> int:
 
 
 def refit_reasons(
-    mixture: Mixture, promised: Predictive, new: Dataset, config: UpdateConfig | None = None
+    mixture: Mixture, predicted: Predictive, new: Dataset, config: UpdateConfig | None = None
 ) -> Iterator[str]:
     """Sentences that say why the parameters should be fitted again; empty if they need not be."""
     c, model = config or UpdateConfig(), mixture.models[mixture.best]
@@ -126,14 +127,14 @@ def refit_reasons(
         yield f"there are {model.rows} rows now, and the parameters were fitted to {first}: fit again"
     s = model.fitted_kernel.standardiser
     u = new.y if s is None else s.transform_y(new.y)
-    if surprise(promised, u) < c.surprise:
+    if p_value(predicted, u) < c.p_value:
         yield (
-            f"the new rows ({new.n}) lie farther from their predictions than the model promised (once in "
-            f"{1 / c.surprise:g} times it would by chance): fit again"
+            f"the new rows ({new.n}) are {IMPROBABLE}: by chance, rows would lie so far from their predictions less "
+            f"than once in {1 / c.p_value:g} times: fit again"
         )
 
 
-def surprise(promised: Predictive, u: FloatArray) -> float:
+def p_value(predicted: Predictive, u: FloatArray) -> float:
     """The p-value of rows under their predictive distributions: the probability of rows at least as far out."""
-    level = np.clip(promised.cdf(u[:, None])[:, 0], 1e-12, 1 - 1e-12)
+    level = np.clip(predicted.cdf(u[:, None])[:, 0], 1e-12, 1 - 1e-12)
     return float(gammaincc(0.5 * len(u), 0.5 * np.square(ndtri(level)).sum()))  # chi-square with a degree for each row

@@ -38,11 +38,11 @@ _LIBRARIES = ("kitt-gp", "torch", "numpy", "scipy")
 
 @dataclass(frozen=True)
 class Candidate:
-    """A kernel that the network named, or a plain one; what it was given, and how well it predicts left-out rows."""
+    """A kernel that the network proposed, or a plain one, with its weight and how well it predicts left-out rows."""
 
     expression: Expression
     is_plain: bool
-    probability: float | None  # of the network; None: it did not name this one
+    probability: float | None  # by the network; None if it did not propose this kernel
     weight: float = 0.0
     gain: float | None = None  # log density of left-out rows minus that of the plain kernel, in nats per row
     error: float | None = None  # its standard error
@@ -77,7 +77,7 @@ def _probability(captions: Iterable[Caption], expression: Expression) -> float |
 
 
 def plain(suggestion: Suggestion) -> FittedGP | None:
-    """The default that users have today: plain RBF-ARD, or whatever plain kernel there is."""
+    """The common default: plain RBF-ARD, or whatever plain kernel there is."""
     model = suggestion.fitted
     plains = [gp for gp, yes in zip(model.mixture.models, model.is_plain, strict=True) if yes]
     return next((gp for gp in plains if str(gp.expression) == "RBF"), plains[0] if plains else None)
@@ -105,9 +105,9 @@ def shares(explanation: Explanation, most: int = 8) -> list[Share]:
     pairs: list[Share] = [
         (" and ".join(p.columns) + " together", p.share, p.error, None) for p in explanation.interactions
     ]
-    told = [*single[:most], *(pair for pair in pairs[:3] if pair[1] >= 0.01)]
-    rest = 1 - sum(share for _, share, _, _ in told)
-    return [*told, ("everything else", max(rest, 0.0), 0.0, None)]
+    shown = [*single[:most], *(pair for pair in pairs[:3] if pair[1] >= 0.01)]
+    rest = 1 - sum(share for _, share, _, _ in shown)
+    return [*shown, ("everything else", max(rest, 0.0), 0.0, None)]
 
 
 def likely_words(suggestion: Suggestion, most: int = 6) -> list[tuple[str, float]]:
@@ -130,7 +130,7 @@ def cautions(suggestion: Suggestion) -> list[str]:
     ]
 
 
-def folds_told(evidence: Evidence) -> str:
+def folds_text(evidence: Evidence) -> str:
     """How many rows were left out, and in how many folds."""
     judged = (
         "" if evidence.folds == evidence.of_folds else f", of which {evidence.folds} were evaluated in the time given"
@@ -204,7 +204,7 @@ def _in_units(kernel: FittedKernel, slot: Slot, primitive: Primitive, value: Flo
 
 
 def seen(suggestion: Suggestion) -> str:
-    """Which rows the network looked at."""
+    """Which rows the network read."""
     table = suggestion.dataset
     chosen = subsets(table.X, table.y, suggestion.options.random_state)
     return f"all {table.n:,} rows" if chosen is None else f"{len(chosen)} random subsets of {len(chosen[0]):,} rows"

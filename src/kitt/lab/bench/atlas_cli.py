@@ -81,8 +81,10 @@ def _print_comparisons(lines: Sequence[Line], reference: str, against: Sequence[
     if reference in there:
         _print_tables(comparison_grids(lines, reference, against), [*lines, *(against or [])])
     else:
-        told = ", ".join(sorted(there)) or "none"
-        console.print(f"no lines of the reference {reference}: choose one of {told} with --reference", highlight=False)
+        present = ", ".join(sorted(there)) or "none"
+        console.print(
+            f"no lines of the reference {reference}: choose one of {present} with --reference", highlight=False
+        )
 
 
 def _print_tables(grids: Sequence[Grid], lines: Sequence[Line]) -> None:
@@ -148,5 +150,5 @@ def atlas_data(
     console.print(f"{len(entries)} files in {out}", highlight=False, soft_wrap=True)
     if compare is not None:
         for how, names in d.agreement(out, compare, entries).items():
-            told = f": {', '.join(names[:10])}" if names and how != "same bytes" else ""
-            console.print(f"{how}: {len(names)}{told}", highlight=False, soft_wrap=True)
+            shown = f": {', '.join(names[:10])}" if names and how != "same bytes" else ""
+            console.print(f"{how}: {len(names)}{shown}", highlight=False, soft_wrap=True)

@@ -74,9 +74,9 @@ def property_summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
     rows = []
     for (model, preset, name), parts in found.items():
         bins = np.sum(parts, axis=0)
-        count, promised, kept = bins.sum(0)
+        count, expected, hits = bins.sum(0)
         row = {"model": model, "preset": preset, "property": name, "data_sets": int(count)}
-        shares = {"have_it": kept / max(count, 1), "promised": promised / max(count, 1)}
+        shares = {"have_it": hits / max(count, 1), "mean_probability": expected / max(count, 1)}
         rows.append(row | shares | {"ece": calibration_error(bins), "by_chance": chance_error(bins)})
     return rows
 
@@ -96,17 +96,17 @@ def summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
     """Share of correct first choices, their mean probability, the calibration error, and the error expected by chance."""
     rows = []
     for (model, preset, head), bins in curves(lines).items():
-        count, promised, kept = bins.sum(0)
+        count, expected, hits = bins.sum(0)
         row = {"model": model, "preset": preset, "head": head, "data_sets": int(count)}
-        shares = {"right": kept / max(count, 1), "promised": promised / max(count, 1)}
+        shares = {"right": hits / max(count, 1), "mean_probability": expected / max(count, 1)}
         rows.append(row | shares | {"ece": calibration_error(bins), "by_chance": chance_error(bins)})
     return rows
 
 
 def chance_error(bins: np.ndarray) -> float:
     """The expected calibration error of a perfectly calibrated network with this number of data sets."""
-    count, promised, _ = bins.T
-    p = promised / np.maximum(count, 1)
+    count, expected, _ = bins.T
+    p = expected / np.maximum(count, 1)
     return float(np.sqrt(2 / np.pi * count * p * (1 - p)).sum() / max(count.sum(), 1))
 
 
@@ -114,7 +114,7 @@ def chance_error(bins: np.ndarray) -> float:
 
 SURE = 0.8  # probability from which the network counts as sure of a property
 NEAR = 0.01  # nats per row within which a word is as good as the best
-_ALWAYS = "noise changes"  # every word of `kitt bench capture` is tried with it, so the best word says nothing of it
+_ALWAYS = "noise changes"  # every word of `kitt bench capture` is tried with it, so the best word is no evidence for it
 
 
 def hindsight(

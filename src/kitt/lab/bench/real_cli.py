@@ -105,7 +105,7 @@ def evidence(
 
     found = atlas.sources(data_directory(data, "atlas"), rows)[:tables]
     cells = e.evidence_cells(found, splits_of(splits), rows, effort)
-    print_rows(e.summary(run_cells(cells, out, jobs)), as_json, "promised and kept")
+    print_rows(e.summary(run_cells(cells, out, jobs)), as_json, "evidence and test rows")
 
 
 @app.command()

@@ -129,8 +129,8 @@ def calibration(probability: Sequence[float], hit: Sequence[bool]) -> list[list[
 
 def calibration_error(bins: np.ndarray) -> float:
     """Expected calibration error: the mean distance between predicted probability and observed frequency."""
-    count, promised, kept = bins.T
-    return float(np.abs(promised - kept).sum() / max(count.sum(), 1))
+    count, expected, hits = bins.T
+    return float(np.abs(expected - hits).sum() / max(count.sum(), 1))
 
 
 # --- exhaustive search -----------------------------------------------------------------------------------------------

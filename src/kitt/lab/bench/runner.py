@@ -34,7 +34,7 @@ MIXED = "The lines read for this table come from"  # how the warning above a tab
 
 @dataclass(frozen=True)
 class Cell:
-    """One measurement: `work(**arguments)` gives its numbers; `key` (JSON) tells it from all others."""
+    """One measurement: `work(**arguments)` gives its numbers; `key` (JSON) identifies it."""
 
     key: Mapping[str, Any]
     work: Callable[..., Mapping[str, Any]]
@@ -73,8 +73,8 @@ def _commit() -> str:
 def mixed_commits(lines: Iterable[Line]) -> str:
     """A sentence for a table made from lines of several commits; empty for one commit."""
     counts = Counter(line.get("versions", {}).get("commit") or "an unknown commit" for line in lines)
-    told = ", ".join(f"{commit} ({count} lines)" for commit, count in counts.most_common())
-    return f"{MIXED} {len(counts)} commits: {told}." if len(counts) > 1 else ""
+    listed = ", ".join(f"{commit} ({count} lines)" for commit, count in counts.most_common())
+    return f"{MIXED} {len(counts)} commits: {listed}." if len(counts) > 1 else ""
 
 
 # --- the file --------------------------------------------------------------------------------------------------------

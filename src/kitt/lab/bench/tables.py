@@ -322,8 +322,8 @@ def selection_seconds(lines: Sequence[Line]) -> Scores:
 
 def _time_text(seconds: float | None, others: Sequence[float | None]) -> str:
     ratios = [f"{other / seconds:,.0f}×" if other else "?" for other in others] if seconds else []
-    told = f" ({', '.join(ratios)})" if any(ratio != "?" for ratio in ratios) else ""
-    return "" if seconds is None else f"{seconds:.3g}{told}"
+    beside = f" ({', '.join(ratios)})" if any(ratio != "?" for ratio in ratios) else ""
+    return "" if seconds is None else f"{seconds:.3g}{beside}"
 
 
 def variant_grid(lines: Sequence[Line], measure: str, method: str) -> Grid:
