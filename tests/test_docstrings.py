@@ -11,7 +11,7 @@ import kitt
 MODULES = ("errors", "estimator", "table.dataset", "language.grammar", "language.fitted_kernel", "network.caption")
 MODULES += ("forecast.pipeline", "forecast.result", "forecast.many", "forecast.forecaster")
 MODULES += ("suggest", "model.document", "model.mixture", "model.suggestion", "fitting.fit", "fitting.fitted")
-MODULES += ("explain.decompose", "explain.facts", "report.html", "export", "botorch")
+MODULES += ("explain.decompose", "explain.facts", "report.html", "export", "botorch.advisor")
 PUBLIC = [
     name for name in kitt.__all__ if inspect.isfunction(getattr(kitt, name)) or inspect.isclass(getattr(kitt, name))
 ]

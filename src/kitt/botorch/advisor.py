@@ -9,46 +9,33 @@
 The network captions the points when their number has doubled since it last did, or when new points are improbable under the
 model. In between, the parameters are fitted again from their present values, and between those fits the model is only
 conditioned on the new points.
-
-The points of an optimisation crowd where the target is large. Standardised by their own means and standard deviations, the
-inputs would change their scale as the points gather, and the prior of the lengthscales its meaning. So inputs are
-standardised by the box that is searched, and the mean of the target is estimated by generalised least squares.
 """
 
 from __future__ import annotations
 
-import math
 import time
-import warnings
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
-import torch
 
-from kitt.errors import FitError, InvalidInputError, KittError
+from kitt.botorch.default import FAILURES, default_model
+from kitt.botorch.points import box_of, dataset_of, same_points, start_for, tables_of
+from kitt.errors import FitError
 from kitt.fitting.fit import Fitter, start_of
 from kitt.fitting.fitted import FittedGP
 from kitt.fitting.table import Table
-from kitt.gp.exact import Posterior
-from kitt.language.fitted_kernel import FittedKernel
 from kitt.language.grammar import Expression, parse
-from kitt.language.kernels import Kernel
 from kitt.model.document import Model
 from kitt.model.mixture import Mixture
 from kitt.model.update import IMPROBABLE
 from kitt.model.weights import average
 from kitt.network.caption import Captions, caption
 from kitt.table.dataset import MIN_ROWS, Dataset
-from kitt.table.encoding import Column, Encoding
-from kitt.table.scaling import FloatArray, Standardiser
+from kitt.table.scaling import FloatArray
 
-MIN_POINTS = 3
-_FAILURES = (KittError, RuntimeError, ArithmeticError, ValueError)  # what a fit may raise on odd points
 _PLAIN = parse("RBF")
-_SAME = 1e-9  # difference of targets, over their range, up to which they are the same
-_MEAN_VARIANCE = 10.0  # of the prior of the mean, in units of the target's variance
 
 
 @dataclass(frozen=True)
@@ -90,6 +77,11 @@ class _State:
     captions: Captions | None
     captioned: int  # points at the last caption
     fitted: int  # points at the last fit
+
+    def for_rows(self, rows: Dataset) -> _State | None:
+        """The same in the units that the targets have now; None if the rows do not begin with the points so far."""
+        model = same_points(self.model, rows)
+        return None if model is None else replace(self, model=model)
 
 
 @dataclass
@@ -145,16 +137,16 @@ class KernelAdvisor:
             What `Model.to_botorch` gives; a `SingleTaskGP` with BoTorch's defaults where nothing could be fitted.
         """
         began = time.perf_counter()
-        rows = _dataset(X, Y)
-        box = _box(self.bounds, rows)
-        self._state = None if self._state is None else _continued(self._state, rows)
+        rows = dataset_of(X, Y)
+        box = box_of(self.bounds, rows)
+        self._state = None if self._state is None else self._state.for_rows(rows)
         action: Action
         try:
             action, reason = self._advance(rows, box)
             assert self._state is not None
             fitted = self._state.model
             model, kernel = fitted.to_botorch(), _heaviest(fitted)
-        except _FAILURES as error:
+        except FAILURES as error:
             self._state, action, reason, kernel = None, "default", str(error), "RBF"
             model = default_model(rows.X, rows.y, box)
         self.steps.append(Step(rows.n, action, kernel, reason, time.perf_counter() - began))
@@ -194,11 +186,11 @@ class KernelAdvisor:
         captions = caption(rows.X, rows.y, count, random_state=self.random_state)
         named = [Expression(tuple(c.expression.signal)) for c in captions if c.expression.signal]
         wanted = {**dict.fromkeys(named, False), _PLAIN: True}
-        table, warped = _tables(rows, box, self._state)
+        table, warped = tables_of(rows, box, self.fitted)
         models, plain = [], []
         fitter, other = self._fitter(table), None if warped is None else self._fitter(warped)
         for expression, is_plain in wanted.items():
-            with suppress(*_FAILURES):
+            with suppress(*FAILURES):
                 models.append(found := fitter.fit(expression))
                 plain.append(is_plain)
                 if other is not None:  # starting from the parameters for the untransformed target
@@ -211,20 +203,20 @@ class KernelAdvisor:
         """Fit the same kernels again, from their present parameters, and weight them again."""
         state = self._state
         assert state is not None
-        table, warped = _tables(rows, box, state)
+        table, warped = tables_of(rows, box, state.model)
         models, plain = [], []
         for kernel, warp, is_plain in zip(state.model.kernels, state.model.warps, state.model.is_plain, strict=True):
             seen = table if warp.is_identity else warped
             if seen is not None:
-                with suppress(*_FAILURES):
-                    models.append(self._fitter(seen).fit(*_start(kernel, seen)))
+                with suppress(*FAILURES):
+                    models.append(self._fitter(seen).fit(*start_for(kernel, seen)))
                     plain.append(is_plain)
         self._keep(rows, models, plain, state.captions, captioned=state.captioned)
         return "fitted", reason
 
     def _plain(self, rows: Dataset, box: FloatArray, reason: str) -> tuple[Action, str]:
         """Too few points for the network, or equal targets: an RBF alone."""
-        gp = self._fitter(_tables(rows, box, self._state)[0]).fit(_PLAIN)
+        gp = self._fitter(tables_of(rows, box, self.fitted)[0]).fit(_PLAIN)
         self._state = _State(Model.of(Mixture.of([gp], [1.0]), rows, [True]), None, 0, rows.n)
         return "plain", reason
 
@@ -244,150 +236,7 @@ class KernelAdvisor:
         self._state = _State(Model.of(mixture, rows, plain), captions, captioned, rows.n)
 
 
-def _dataset(X: Any, Y: Any) -> Dataset:
-    """The finite points, in columns that are all kept, also constant ones."""
-    X, y = (np.asarray(torch.as_tensor(part).detach().cpu(), dtype=np.float64) for part in (X, Y))
-    y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
-    if X.ndim != 2 or y.shape != X.shape[:1]:
-        raise InvalidInputError(f"expected X of shape (n, D) and Y of shape (n, 1), got {X.shape} and {y.shape}")
-    finite = np.isfinite(X).all(1) & np.isfinite(y)
-    if finite.sum() < MIN_POINTS:
-        raise InvalidInputError(
-            f"expected at least {MIN_POINTS} points with finite values, got {finite.sum()}: add some"
-        )
-    names = [f"x{d + 1}" for d in range(X.shape[1])]
-    encoding = Encoding(tuple(Column(name, "number") for name in names), "y")
-    return Dataset(X[finite], y[finite], encoding.names, "y", encoding)
-
-
-def _box(bounds: Any, rows: Dataset) -> FloatArray:
-    """The lowest and the largest values of each input (2, D): as given, or of the points."""
-    if bounds is None:
-        return np.stack([rows.X.min(0), rows.X.max(0)])
-    try:
-        box = np.asarray(torch.as_tensor(bounds).detach().cpu(), dtype=np.float64)
-    except (TypeError, ValueError, RuntimeError):
-        raise InvalidInputError(f"expected bounds of shape (2, {rows.d}), got {bounds!r}") from None
-    if box.shape != (2, rows.d) or not np.isfinite(box).all() or not (box[0] < box[1]).all():
-        raise InvalidInputError(
-            f"expected finite bounds of shape (2, {rows.d}), the lower below the upper; got {box.tolist()}"
-        )
-    return box
-
-
-def _tables(rows: Dataset, box: FloatArray, state: _State | None) -> tuple[Table, Table | None]:
-    """The rows standardised for fits, and the same of the transformed target, where a transform is clearly better.
-
-    Inputs are standardised as if they were uniform in the box. The mean of the targets is the generalised least-squares
-    estimate under the kernels of the step before; before there are any kernels, it is the mean of the points.
-    """
-    s = Standardiser.fit(rows.X, rows.y)
-    scale = (box[1] / 2 - box[0] / 2) / math.sqrt(3)  # the standard deviation of a uniform distribution
-    s = replace(s, x_mean=box[0] / 2 + box[1] / 2, x_scale=np.where(scale > 0, scale, 1.0))
-    table = Table.of(rows, s)
-    warped = table.warped()
-    if state is None:
-        return table, warped
-    mean = _process_mean(state.model, table)
-    moved = replace(s, y_mean=s.y_mean + s.y_scale * mean)
-    if warped is not None:
-        own, warp = _process_mean(state.model, warped), warped.warp
-        warp = replace(warp, shift=warp.shift - mean, low=warp.low - mean, high=warp.high - mean)
-        warp = replace(warp, mean=warp.mean + warp.scale * own)
-        warped = replace(warped, y=warped.y - own, warp=warp, standardiser=moved)
-    return replace(table, y=table.y - mean, standardiser=moved), warped
-
-
-def _process_mean(model: Model, table: Table) -> float:
-    """The mean of the process behind a standardised target, by generalised least squares with the heaviest kernel.
-
-    Points close to each other count as about one. A wide prior around the mean of the points keeps it
-    finite where a kernel has a constant part of its own.
-    """
-    is_transformed = not table.warp.is_identity
-    own = [k for k, warp in enumerate(model.warps) if warp.is_identity != is_transformed]
-    if not own:
-        return 0.0
-    expression, theta = _start(model.kernels[max(own, key=lambda k: model.weights[k])], table)
-    posterior = Posterior.fit(Kernel(expression.noise_last, table.X.shape[1]), theta, table.X, torch.ones_like(table.y))
-    return float(posterior.alpha @ table.y / (1 / _MEAN_VARIANCE + posterior.alpha.sum()))
-
-
-def _continued(state: _State, rows: Dataset) -> _State | None:
-    """The state of the step before, in the units that the targets have now; None if its points are not among the rows.
-
-    A caller that standardises all targets at each step, as Ax does, passes the old ones in other units each time.
-    """
-    old = state.model.rows
-    assert old is not None
-    if rows.n < old.n or not np.array_equal(rows.X[: old.n], old.X):
-        return None
-    y = rows.y[: old.n]
-    if np.array_equal(y, old.y):
-        return state
-    spread, before = np.ptp(y), np.ptp(old.y)
-    if not (spread > 0 and before > 0):
-        return None
-    unit, lowest = spread / before, old.y.argmin()
-    offset = y[lowest] - unit * old.y[lowest]
-    if not np.allclose(y, offset + unit * old.y, rtol=0, atol=_SAME * spread):
-        return None
-    return replace(state, model=_in_units(state.model, replace(old, y=y), unit, offset))
-
-
-def _in_units(model: Model, rows: Dataset, unit: float, offset: float) -> Model:
-    """The same model of `offset + unit · target`: its parameters refer to the standardised target, which stays the same."""
-
-    def moved(kernel: FittedKernel) -> FittedKernel:
-        s = kernel.standardiser
-        assert s is not None
-        return replace(kernel, standardiser=replace(s, y_mean=offset + unit * s.y_mean, y_scale=unit * s.y_scale))
-
-    gps = tuple(replace(gp, fitted_kernel=moved(gp.fitted_kernel)) for gp in model.mixture.models)
-    return Model.of(replace(model.mixture, models=gps), rows, model.is_plain)
-
-
 def _heaviest(model: Model) -> str:
     """The heaviest kernel, whatever the scale of its target."""
     k = int(np.argmax(model.weights))
     return f"{model.kernels[k].expression}{' of the transformed target' * (not model.warps[k].is_identity)}"
-
-
-def _start(kernel: FittedKernel, table: Table) -> tuple[Expression, torch.Tensor]:
-    """A fitted kernel written for another table, as an expression and a start for its fit."""
-    s = table.standardiser
-    assert s is not None
-    assert kernel.standardiser is not None
-    if not table.warp.is_identity:  # its transform standardises the target, whatever the scale of that
-        s = Standardiser(s.x_mean, s.x_scale, 0.0, kernel.standardiser.y_scale)
-    rescaled = kernel.rescaled(s)
-    return rescaled.expression, start_of(rescaled)
-
-
-def default_model(X: FloatArray, y: FloatArray, bounds: FloatArray | None = None, *, strict: bool = False) -> Any:
-    """BoTorch's default model, on raw inputs (N, D) and targets (N,).
-
-    Inputs are normalised by the bounds (2, D), or by their own range if the bounds have no width somewhere. Where the fit
-    fails, the parameters are those that it starts from, or the error is raised if `strict`.
-    """
-    from botorch.exceptions.errors import ModelFittingError
-    from botorch.fit import fit_gpytorch_mll
-    from botorch.models import SingleTaskGP
-    from botorch.models.transforms import Normalize
-    from gpytorch.mlls import ExactMarginalLogLikelihood
-
-    def unfitted() -> Any:
-        is_box = bounds is not None and bool((bounds[1] > bounds[0]).all())
-        inputs = Normalize(X.shape[1], bounds=torch.tensor(bounds) if is_box else None)
-        return SingleTaskGP(torch.tensor(X), torch.tensor(y).unsqueeze(-1), input_transform=inputs)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = unfitted()
-        try:
-            fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-        except (ModelFittingError, *_FAILURES):
-            if strict:
-                raise
-            model = unfitted()
-        return model.eval()
