@@ -75,7 +75,7 @@ def atlas(
 
 def _print_comparisons(lines: Sequence[Line], reference: str, against: Sequence[Line] | None) -> None:
     from kitt.lab.bench.comparisons import comparison_grids
-    from kitt.lab.bench.tables import label
+    from kitt.lab.bench.scores import label
 
     there = {label(line["key"]) for line in (lines if against is None else against) if line["status"] == "ok"}
     if reference in there:

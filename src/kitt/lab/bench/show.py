@@ -58,7 +58,7 @@ def specs_of(methods: str, protocol: str) -> list[Spec]:
 def read_lines(files: Iterable[Path], methods: str | None = None) -> list[Line]:
     """The lines of some files, or those of some methods alone, in their order."""
     from kitt.lab.bench.runner import read
-    from kitt.lab.bench.tables import of_methods
+    from kitt.lab.bench.scores import of_methods
 
     if missing := [str(path) for path in files if not path.exists()]:
         raise InvalidInputError(f"no file {', '.join(missing)}: run a benchmark with --out first")
