@@ -2,7 +2,7 @@
 
     python benchmarks/ablation.py --seconds 300 --out runs/ablation.jsonl
 
-A part is taken away by hiding what it says, so that the networks are equally large; probes that nobody hears are not run,
+A part is removed by hiding its output, so that all networks have the same size; probes whose output is hidden are not run,
 and the time goes into more data sets. Top-1 and top-3 are of the validation sets of `kitt.lab.train.recipes`.
 """
 

@@ -1,10 +1,10 @@
-"""The price of one step of Bayesian optimisation: `KernelAdvisor` against a new fit of BoTorch's default model.
+"""The cost of one step of Bayesian optimisation: `KernelAdvisor` against a new fit of BoTorch's default model.
 
     python benchmarks/optimisation_step.py
 
 Processor seconds, one thread, the two in turns in one process, on points of Branin, Hartmann 3 and Hartmann 6 that crowd
 around the optimum as those of an optimisation do. A step has one more point than the step before; `steps` is the mean of
-the advisor's over five in a row, and `question` the step with a question to the network, when points have doubled.
+the advisor's over five in a row, and `caption` the step that runs the network, when the number of points has doubled.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ def seconds(what: Callable[[], Any]) -> float:
 
 
 def measured(function: Any, size: int, seed: int) -> tuple[float, float, float]:
-    """Of a step, of a question, and of a fit of BoTorch's default model."""
+    """Seconds of a step, of a step that runs the network, and of a fit of BoTorch's default model."""
     from kitt.botorch import KernelAdvisor, default_model
 
     X, Y = points(function, size + STEPS, seed)
     bounds = function.bounds.double()
     advisor, theirs, ours = KernelAdvisor(bounds), [], []
-    question = seconds(lambda: advisor.model(X[:size], Y[:size]))
+    caption = seconds(lambda: advisor.model(X[:size], Y[:size]))
     for n in range(size + 1, size + STEPS + 1):
         ours.append(seconds(lambda n=n: advisor.model(X[:n], Y[:n])))
         theirs.append(seconds(lambda n=n: default_model(X[:n].numpy(), Y[:n, 0].numpy(), bounds.numpy())))
-    return statistics.mean(ours), question, statistics.mean(theirs)
+    return statistics.mean(ours), caption, statistics.mean(theirs)
 
 
 def main(sizes: Sequence[int] = SIZES, seeds: int = 2) -> None:
@@ -60,12 +60,12 @@ def main(sizes: Sequence[int] = SIZES, seeds: int = 2) -> None:
     torch.set_num_threads(1)
     functions = [Branin(negate=True), Hartmann(3, negate=True), Hartmann(6, negate=True)]
     measured(functions[0], 20, 0)  # imports
-    print(f"{'points':>6} {'default':>9} {'steps':>9} {'question':>9}   ratios of steps and question")
+    print(f"{'points':>6} {'default':>9} {'steps':>9} {'caption':>9}   ratios of steps and caption")
     for size in sizes:
         found = [measured(function, size, seed) for function in functions for seed in range(seeds)]
-        ours, question, theirs = (statistics.mean(part) for part in zip(*found, strict=True))
+        ours, caption, theirs = (statistics.mean(part) for part in zip(*found, strict=True))
         print(
-            f"{size:6d} {theirs:9.3f} {ours:9.3f} {question:9.3f}   {ours / theirs:.2f} {question / theirs:.2f}",
+            f"{size:6d} {theirs:9.3f} {ours:9.3f} {caption:9.3f}   {ours / theirs:.2f} {caption / theirs:.2f}",
             flush=True,
         )
 

@@ -1,94 +1,181 @@
 """Every published number from one commit: `make results`, or `python benchmarks/results.py --data DIR --out runs/results`.
 
-Runs the benchmarks one after the other; each resumes where it was, so that this may be stopped at any time. Its lines
-come into the folder `--out`; with `--publish` they are copied to docs/results, and the tables of docs/results.md are
-written again (those of docs/archive.md have lines of their own). `--list` shows the commands, with about the hours that
-each takes on one core of a laptop.
+The steps run one after the other. Those of `kitt bench` write JSON lines to the folder `--out` and resume where they were,
+so that this may be stopped at any time; what a step prints is kept there too, as text. With `--publish`, lines that
+docs/results holds are replaced by the new ones, and the tables that docs/tables.py makes of them are written again; tables
+that were typed from printed figures are not. `--archive` runs the benchmarks of docs/archive.md instead, with the present
+model; they are never published, because that page is about an earlier one. `--list` shows the commands, with about the
+hours that each takes on one core of a laptop.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-QUICK = "rbf-ard,rbf-ard-botorch,matern52-ard,sklearn-gp,gradient-boosting,kitt,kitt:effort=quick,kitt:effort=thorough"
-SLOW = "tree-search:seconds=300,nkn:starts=3,spectral-mixture,deep-kernel"
-INSTEAD = "kitt-random,kitt-matern32,kitt-rbf,kitt-captions,kitt-one,kitt-first"
-OTHERS = "gradient-boosting-noise,random-forest"
+QUICK = "rbf-ard,rbf-ard-botorch,matern52-ard,sklearn-gp,gradient-boosting,ahgp,kitt"
+SLOW = "tree-search:seconds=900,nkn:starts=3,spectral-mixture,deep-kernel"
+CHOICES = "random-word,kitt-e@default,kitt-ed@default,kitt-e@paper,kitt-ed@paper"
+SERIES = f"{QUICK},{CHOICES},tree-search:seconds=120,nkn,spectral-mixture,deep-kernel"
 
-# What, hours on one core, the name of its lines, and the arguments of `kitt bench`; {data} is the folder of the tables.
-STEPS: tuple[tuple[str, float, str, str], ...] = (
-    (
-        "atlas, 200 rows",
+
+@dataclass(frozen=True)
+class Step:
+    """One command; {data} is the folder of the tables, {out} that of the lines, {python} the interpreter."""
+
+    name: str  # of the text that it prints, and of its lines
+    hours: float
+    command: str
+    lines: str = ""  # file of JSON lines in {out}, if it writes one; several steps may write one file
+
+    def arguments(self, places: Mapping[str, str]) -> list[str]:
+        start = "{python} -m kitt.cli " if self.command.startswith(("bench ", "model")) else ""
+        end = f" --out {{out}}/{self.lines}.jsonl" if self.lines else ""
+        return shlex.split((start + self.command + end).format_map(places))
+
+
+STEPS = (  # docs/results.md, docs/claims.md, docs/forecasts.md, docs/training.md and the README
+    Step(
+        "atlas",
         0.3,
+        "bench atlas --data {data}/atlas --rows 200 --methods botorch,kitt,kitt:effort=quick,kitt-random",
         "atlas-200",
-        "atlas --data {data}/atlas --rows 200 --methods botorch,kitt,kitt:effort=quick",
     ),
-    ("atlas, 1,000 rows", 1.5, "atlas-1000", "atlas --data {data}/atlas --rows 1000 --methods botorch,kitt"),
-    (
-        "atlas, a fresh split",
-        0.3,
-        "atlas-200",
-        "atlas --data {data}/atlas --rows 200 --splits 1 --methods botorch,kitt",
+    Step(
+        "atlas-fresh",
+        0.2,
+        "bench atlas --data {data}/atlas --rows 200 --splits 2 --methods botorch,kitt",
+        "atlas-200-fresh",
     ),
-    ("atlas, other captions", 1.5, "atlas-200", "atlas --data {data}/atlas --rows 200 --methods " + INSTEAD),
-    ("atlas, other methods", 0.5, "atlas-200", "atlas --data {data}/atlas --rows 200 --methods " + OTHERS),
-    ("capture", 3.0, "capture", "capture --data {data}/atlas --rows 200"),
-    ("series", 0.1, "series", "atlas --data {data}/atlas --kind series"),
-    ("UCI, splits that nobody tuned on", 6.0, "uci", "uci --data {data} --splits 3-9 --methods " + QUICK),
-    ("UCI, slow methods", 12.0, "uci", "uci --data {data} --splits 3-5 --methods " + SLOW),
-    ("UCI, splits that were tuned on", 2.0, "uci", "uci --data {data} --splits 0-2 --methods " + QUICK),
-    ("all words, for the regret", 4.0, "words-200", "words --data {data} --rows 200 --splits 0-5"),
-    ("regret", 0.1, "words-200", "regret --data {data} --rows 200 --splits 2-5"),
-    ("time series", 0.5, "timeseries", "timeseries --data {data} --splits 0-2"),
-    ("recovery", 2.0, "recovery", "recovery --models default,paper"),
-    ("calibration", 0.5, "calibration", "calibration --models default,paper"),
-    ("latency", 0.1, "latency", "latency --data {data}"),
-    ("evidence", 0.3, "evidence", "evidence --data {data}"),
-    ("Bayesian optimisation", 1.5, "bo", "bo --seeds 10"),
-    ("parts of the fitter", 0.5, "starts", "starts --data {data}"),
+    Step("evidence", 0.2, "bench evidence --data {data}", "evidence"),
+    Step("starts", 0.3, "bench starts --data {data} --tables 24", "starts"),
+    Step("claims", 0.3, "bench claims --first 80 --count 60", "claims"),
+    Step("calibration", 0.1, "bench calibration --batches 25", "calibration"),
+    Step("capture", 1.0, "bench capture --data {data}/atlas --rows 200", "capture"),
+    Step("hindsight", 0.1, "bench hindsight {out}/capture.jsonl --data {data}/atlas"),
+    Step(
+        "series", 0.1, "bench atlas --data {data}/atlas --kind series --methods seasonal-naive,kitt-forecast", "series"
+    ),
+    Step("series-rivals", 0.2, "benchmarks/series/run.sh {data}/atlas {out}/series.jsonl"),
+    Step("series-kinds", 0.1, "{python} benchmarks/forecasts.py kinds --count 12 --seed 1"),
+    Step("series-speed", 0.1, "{python} benchmarks/forecasts.py speed"),
+    Step("many-series", 0.1, "{python} benchmarks/many_series.py --count 60"),
+    Step("bo", 1.2, "bench bo --seeds 10", "bo"),
+    Step("bo-step", 0.1, "{python} benchmarks/optimisation_step.py"),
+    Step("network", 0.1, "model"),
+    Step("ablation", 0.2, "{python} benchmarks/ablation.py --seconds 100", "ablation"),
+    Step("realism", 0.1, "bench realism --data {data}/atlas"),
+    Step("losses", 5.0, "bench losses --data {data}/atlas --count 2000 --out {out}/losses"),
+    Step("advice", 0.2, "bench advice {out}/losses --data {data}/atlas"),
+    Step("likelihood", 0.1, "{python} benchmarks/likelihood.py --repeats 5"),
+    Step("large-table", 0.2, "{python} benchmarks/large_table.py --rows 50000 --columns 6"),
+)
+ARCHIVE = (  # docs/archive.md; splits 0 to 2 of the UCI tables were used for tuning
+    Step("uci", 2.0, f"bench uci --data {{data}} --splits 3-9 --methods {QUICK}", "uci"),
+    Step("uci-slow", 4.0, f"bench uci --data {{data}} --splits 3-5 --methods {SLOW}", "uci"),
+    Step("uci-tuned-on", 1.0, f"bench uci --data {{data}} --splits 0-2 --methods {QUICK}", "uci"),
+    Step("uci-choices", 1.0, f"bench uci --data {{data}} --splits 0-2 --methods {CHOICES}", "uci"),
+    Step(
+        "uci-noise",
+        0.1,
+        "bench uci --data {data} --splits 0-2 --tables boston,concrete,yacht,naval "
+        "--methods rbf-constant-noise,rbf-linear-noise,rbf-shifted-noise",
+        "uci",
+    ),
+    Step(
+        "objective",
+        0.5,
+        "bench uci --data {data} --splits 0-2 --tables yacht,boston,energy,concrete --methods kitt,kitt:objective=ml",
+        "objective",
+    ),
+    Step("timeseries", 0.5, f"bench timeseries --data {{data}} --splits 0 --methods {SERIES}", "timeseries"),
+    Step("words-200", 0.4, "bench words --data {data} --rows 200 --splits 0-3", "words-200"),
+    Step("words-200-ml", 0.1, "bench words --data {data} --rows 200 --splits 1 --set objective=ml", "words-200"),
+    Step("words-500", 0.4, "bench words --data {data} --rows 500 --splits 3", "words-500"),
+    Step("regret", 0.1, "bench regret --data {data} --rows 200 --splits 2-3", "words-200"),
+    Step("regret-tuned-on", 0.1, "bench regret --data {data} --rows 200 --splits 0-1", "words-200"),
+    Step(
+        "recovery",
+        3.0,
+        "bench recovery --models default,paper --kinds words,primitives --priors paper "
+        "--exhaustive 200 --set objective=ml",
+        "recovery",
+    ),
+    Step(
+        "recovery-sums",
+        0.7,
+        "bench recovery --models default,paper --kinds captions --priors default",
+        "recovery",
+    ),
+    Step("calibration", 0.2, "bench calibration --batches 150", "calibration"),
+    Step("fit", 1.0, "bench fit --data {data} --limit 180", "fit"),
+    Step("latency", 0.1, "bench latency --data {data} --repeats 5", "latency"),
+    Step("busy", 0.1, "{python} benchmarks/busy.py"),
+    Step("large-table", 0.3, "{python} benchmarks/large_table.py --rows 100000 --columns 10"),
+    Step("simulator", 0.1, "{python} benchmarks/simulator.py --seconds 0.8"),
 )
 
 
-def commands(data: str, out: Path) -> list[tuple[str, float, list[str]]]:
-    """What, hours, and the arguments of `kitt`."""
-    return [
-        (what, hours, ["bench", *shlex.split(text.format(data=data)), "--out", str(out / f"{name}.jsonl")])
-        for what, hours, name, text in STEPS
-    ]
+def run(step: Step, arguments: list[str], out: Path) -> int:
+    """Run a step in the root of the repository, with what it prints both here and in a file."""
+    folder = ROOT / "src"
+    path = os.pathsep.join(part for part in (str(folder), os.environ.get("PYTHONPATH")) if part)
+    environment = os.environ | {"PYTHONPATH": path, "PYTHON": sys.executable}
+    process = subprocess.Popen(arguments, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    with (out / f"{step.name}.txt").open("w", encoding="utf-8") as file:
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            file.write(line)
+    return process.wait()
+
+
+def publish(out: Path) -> None:
+    """Replace the lines that docs/results holds, and write the tables made of them again."""
+    for old in sorted((ROOT / "docs" / "results").glob("*.jsonl")):
+        if (new := out / old.name).exists():
+            shutil.copy(new, old)
+    subprocess.run([sys.executable, ROOT / "docs" / "tables.py"], check=True)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default=str(ROOT.parent / "shared" / "data"), help="folder with uci/ and atlas/")
-    parser.add_argument("--out", type=Path, default=ROOT / "runs" / "results")
-    parser.add_argument("--list", action="store_true", help="show what would be run, and for how long")
     parser.add_argument(
-        "--publish", action="store_true", help="copy finished lines to docs/results; write the tables again"
+        "--data", type=Path, default=ROOT.parent / "shared" / "data", help="folder with uci/ and atlas/"
+    )
+    parser.add_argument("--out", type=Path, default=ROOT / "runs" / "results")
+    parser.add_argument("--archive", action="store_true", help="run the benchmarks of docs/archive.md instead")
+    parser.add_argument("--list", action="store_true", help="show the commands and their hours, and run nothing")
+    parser.add_argument(
+        "--publish", action="store_true", help="replace the published lines, and write their tables again"
     )
     asked = parser.parse_args()
-    steps = commands(asked.data, asked.out)
-    print(f"{len(steps)} steps, about {sum(hours for _, hours, _ in steps):.0f} hours on one core in all", flush=True)
-    for number, (what, hours, arguments) in enumerate(steps, 1):
-        print(f"[{number}/{len(steps)}] {what}, about {hours:g} h: kitt {shlex.join(arguments)}", flush=True)
+    out = (asked.out / "archive" if asked.archive else asked.out).resolve()
+    places = {"data": str(asked.data.resolve()), "out": str(out), "python": sys.executable}
+    steps = ARCHIVE if asked.archive else STEPS
+    print(f"{len(steps)} steps, about {sum(step.hours for step in steps):.0f} hours on one core in all", flush=True)
+    for number, step in enumerate(steps, 1):
+        arguments = step.arguments(places)
+        print(f"[{number}/{len(steps)}] {step.name}, about {step.hours:g} h: {shlex.join(arguments)}", flush=True)
         if asked.list:
             continue
+        out.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
-        done = subprocess.run([sys.executable, "-m", "kitt.cli", *arguments], cwd=ROOT, check=False)
-        if done.returncode:
-            print(f"this step ended with {done.returncode}; run the command again to resume", file=sys.stderr)
-            return done.returncode
+        if code := run(step, arguments, out):
+            print(f"this step ended with {code}; run the command again to resume", file=sys.stderr)
+            return code
         print(f"    {(time.monotonic() - began) / 3600:.2f} h", flush=True)
-    if asked.publish and not asked.list:
-        for path in sorted(asked.out.glob("*.jsonl")):
-            shutil.copy(path, ROOT / "docs" / "results" / path.name)
-        subprocess.run([sys.executable, ROOT / "docs" / "tables.py"], check=True)
+    if asked.publish and not asked.archive and not asked.list:
+        publish(out)
     return 0
 
 

@@ -1,12 +1,16 @@
-"""The code of README and docs runs as it is printed, and the tables of the results are those of their commands."""
+"""The code of README and docs runs as it is printed, and published numbers are those of their commands."""
 
 import re
 import runpy
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import typer
+
+from kitt.lab.bench.cli import app as bench
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -37,3 +41,31 @@ def test_the_tables_of_the_results_are_those_of_their_lines(name: str, tables: i
         len(docs["PRINTED"].findall(page)) == len(re.findall(r"^`kitt bench table .*`:$", page, re.MULTILINE)) == tables
     )
     assert docs["fresh"](page) == page, "python docs/tables.py writes them again"
+
+
+RESULTS: dict[str, Any] = runpy.run_path(str(ROOT / "benchmarks" / "results.py"))
+PLACES = {"data": "tables", "out": "lines", "python": sys.executable}
+
+
+@pytest.mark.parametrize("step", [*RESULTS["STEPS"], *RESULTS["ARCHIVE"]], ids=lambda step: step.name)
+def test_the_commands_of_the_results_exist(step: Any) -> None:
+    """Their options are parsed, and nothing is run."""
+    program, *rest = step.arguments(PLACES)
+    if rest[:3] == ["-m", "kitt.cli", "bench"]:
+        command = typer.main.get_command(bench)
+        assert command.get_command(None, rest[3]).make_context(rest[3], rest[4:])
+    elif rest[:2] != ["-m", "kitt.cli"]:
+        assert (ROOT / (rest[0] if program == sys.executable else program)).exists()
+
+
+def test_what_the_docs_read_is_written_by_a_step() -> None:
+    written = {step.lines for step in RESULTS["STEPS"]}
+    published = {path.stem for path in (ROOT / "docs" / "results").glob("*.jsonl")}
+    assert published <= written
+    pages = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md"))
+    assert {name for name in published if f"docs/results/{name}.jsonl" in pages} == published
+    assert {path.stem for path in (ROOT / "docs" / "results" / "archive").glob("*.jsonl")} <= {
+        step.lines for step in RESULTS["ARCHIVE"]
+    }
+    shown = {path.name for path in (ROOT / "docs" / "images").glob("*.png")}
+    assert {name for name in shown if f"images/{name}" in pages + (ROOT / "README.md").read_text()} == shown

@@ -11,7 +11,7 @@ import kitt
 MODULES = ("errors", "estimator", "table.dataset", "language.grammar", "language.fitted_kernel", "network.caption")
 MODULES += ("forecast.pipeline", "forecast.result", "forecast.many", "forecast.forecaster")
 MODULES += ("suggest", "model.document", "model.mixture", "model.suggestion", "fitting.fit", "fitting.fitted")
-MODULES += ("explain.decompose", "explain.facts", "report.html", "export", "botorch")
+MODULES += ("explain.decompose", "explain.facts", "report.html", "export", "botorch.advisor")
 PUBLIC = [
     name for name in kitt.__all__ if inspect.isfunction(getattr(kitt, name)) or inspect.isclass(getattr(kitt, name))
 ]
@@ -36,3 +36,10 @@ def test_public_names_are_documented(name: str) -> None:
         assert "Returns\n-------" in text or inspect.signature(thing).return_annotation == "None"
     elif not issubclass(thing, Exception):
         assert "Attributes\n----------" in text or "Parameters\n----------" in text
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLIC if inspect.isclass(getattr(kitt, name))])
+def test_public_methods_are_documented(name: str) -> None:
+    methods = {key: value for key, value in vars(getattr(kitt, name)).items() if not key.startswith("_")}
+    methods = {k: v for k, v in methods.items() if inspect.isfunction(v) or isinstance(v, classmethod)}
+    assert not [key for key, method in methods.items() if not inspect.getdoc(method)]

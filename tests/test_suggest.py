@@ -255,7 +255,7 @@ def test_columns_are_counted_as_in_the_table_and_those_that_say_the_same_are_poi
     frame = frame.assign(fahrenheit=32 + 1.8 * frame.a, y=rng.normal(size=30))
     suggestion = kitt.suggest(frame)
     assert "30 rows, 3 input columns" in repr(suggestion)
-    assert any("columns 'a' and 'fahrenheit' say the same" in text for text in suggestion.warnings)
+    assert any("columns 'a' and 'fahrenheit' carry the same information" in text for text in suggestion.warnings)
 
 
 def test_a_target_given_as_y_is_told_where_it_belongs() -> None:

@@ -1,4 +1,4 @@
-"""The side of `run.sh` that has this package: what rivals are asked, and their forecasts as lines of the benchmark.
+"""The side of `run.sh` that has this package: tasks for the compared methods, and their forecasts as benchmark lines.
 
 `python rivals.py tasks DATA TASKS` writes a JSON line for each series of an atlas; `python rivals.py lines DATA FORECASTS
 OUT` adds a line for each forecast to the lines of `kitt bench atlas --kind series`.

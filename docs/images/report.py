@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 from playwright.sync_api import Error, Page, sync_playwright
 from sklearn.datasets import load_diabetes
@@ -21,14 +20,6 @@ import kitt
 from kitt.report import write_report
 
 HERE = Path(__file__).parent
-
-
-def greenhouse() -> pd.DataFrame:
-    """Twelve made-up days in a greenhouse: warm afternoons, and a spring that warms the nights."""
-    rng = np.random.default_rng(3)
-    days = np.sort(rng.uniform(0, 12, 150))
-    warmth = 14 + 0.4 * days + 8 * np.exp(1.5 * (np.sin(2 * np.pi * (days - 0.35)) - 1)) + 0.5 * rng.normal(size=150)
-    return pd.DataFrame({"time [days]": days, "temperature [°C]": warmth}).round(3)
 
 
 def diabetes() -> pd.DataFrame:
@@ -71,12 +62,10 @@ def shoot_page(table: Path, name: str, port: int = 8799) -> None:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        one, other = Path(folder) / "one.html", Path(folder) / "many.html"
-        write_report(kitt.suggest(greenhouse(), fit=True), one, "greenhouse.csv")
+        report = Path(folder) / "report.html"
         many = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(folder) / "diabetes.csv"
         if not many.exists():
             diabetes().to_csv(many, index=False)
-        write_report(kitt.suggest(kitt.Dataset.read(many), fit=True), other, many.name)
-        shoot_report(one, "report-one-input.png", 2000)
-        shoot_report(other, "report-many.png", 1450)
+        write_report(kitt.suggest(kitt.Dataset.read(many), fit=True), report, many.name)
+        shoot_report(report, "report-many.png", 1450)
         shoot_page(many, "page.png")

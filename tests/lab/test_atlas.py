@@ -411,7 +411,7 @@ def test_evidence_and_parts_of_the_fitter_are_measured(tmp_path: Path) -> None:
     values = np.column_stack([X, np.sin(2 * X[:, 0]) + 0.2 * rng.standard_normal(90)])
     np.savetxt(folder / "waves.csv", values, delimiter=",", header="p,q,r", comments="")
     (tmp_path / "atlas" / "index.csv").write_text("kind,name,rows,columns\ntable,waves,90,3\n")
-    for command, first in (("evidence", "promised"), ("starts", "as it is")):
+    for command, first in (("evidence", "evidence"), ("starts", "as it is")):
         asked = [command, "--data", str(tmp_path), "--rows", "40", "--jobs", "0", "--json"]
         result = CliRunner().invoke(app, [*asked, "--out", str(tmp_path / f"{command}.jsonl")])
         assert result.exit_code == 0, result.output

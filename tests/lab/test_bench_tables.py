@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kitt.errors import InvalidInputError
-from kitt.lab.bench import figures, recovery, regret, tables
+from kitt.lab.bench import figures, recovery, regret, scores, tables
 from kitt.lab.bench.runner import Line, read
 from kitt.lab.bench.words import robustness
 from kitt.language.grammar import WORDS
@@ -95,11 +95,11 @@ def test_comparisons(canned: list[Line]) -> None:
 
 def test_some_methods_in_their_order(canned: list[Line]) -> None:
     alone = {"key": {"bench": "latency", "table": "yacht", "head": "decoder"}, "status": "ok", "result": {}}
-    found = tables.of_methods([*canned, alone], ["tree-search", "kitt"])
+    found = scores.of_methods([*canned, alone], ["tree-search", "kitt"])
     assert found[0] == alone
     assert list(dict.fromkeys(line["key"]["method"] for line in found[1:])) == ["tree-search", "kitt"]
     with pytest.raises(InvalidInputError, match="no lines of nkn: there are some of rbf-ard, kitt"):
-        tables.of_methods(canned, ["kitt", "nkn"])
+        scores.of_methods(canned, ["kitt", "nkn"])
 
 
 def test_what_a_method_gains(canned: list[Line]) -> None:
@@ -118,8 +118,8 @@ def test_a_few_copies_in_one_split_do_not_count(canned: list[Line]) -> None:
     one = [
         {**ln, "result": {**ln["result"], "copies": 6 * (ln["key"]["split"] == 0)}} for ln in canned if "result" in ln
     ]
-    assert not any(name.endswith(tables.WITHOUT) for name in tables.table_names(tables.collect(one, "nlpd")))
-    assert "wine without copies" in tables.table_names(tables.collect(canned, "nlpd"))
+    assert not any(name.endswith(scores.WITHOUT) for name in scores.table_names(scores.collect(one, "nlpd")))
+    assert "wine without copies" in scores.table_names(scores.collect(canned, "nlpd"))
 
 
 def test_strategies_take_the_first_model_where_it_was_not_run_alone(canned: list[Line]) -> None:

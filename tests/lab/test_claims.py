@@ -37,8 +37,8 @@ def test_claims_are_counted() -> None:
         {"key": {"kind": "smooth"}, "status": "failed"},
     ]
     noise, periodic = claims.summary(lines)
-    assert (noise["count"], noise["explain more than 10%"], noise["tell another period"]) == (2, 1, 1)
-    assert (periodic["tell the true period"], periodic["tell another period"]) == (2, 1)
+    assert (noise["count"], noise["explain more than 10%"], noise["state another period"]) == (2, 1, 1)
+    assert (periodic["state the true period"], periodic["state another period"]) == (2, 1)
 
 
 def test_a_table_is_explained() -> None:
@@ -56,7 +56,7 @@ def test_properties_are_judged_in_hindsight(monkeypatch: pytest.MonkeyPatch) -> 
     said = SimpleNamespace(
         properties=[Property("smooth", "", 0.9), Property("repeats", "", 0.9), Property("rough", "", 0.5)]
     )
-    monkeypatch.setattr(calibration, "caption_tables", lambda *_, **__: [said])
+    monkeypatch.setattr(calibration, "caption", lambda *_, **__: said)
     monkeypatch.setattr(calibration, "load", lambda model: model)
     rows = SimpleNamespace(X=None, y=None)
     monkeypatch.setattr(calibration, "split", lambda *_: (rows, rows))

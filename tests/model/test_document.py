@@ -12,9 +12,10 @@ import kitt
 from kitt.errors import CheckpointError, InvalidInputError
 from kitt.fitting.table import Table
 from kitt.language.fitted_kernel import schema as kernel_schema
-from kitt.model.document import Model, schema
+from kitt.model.document import Model
 from kitt.model.mixture import Component, Mixture
 from kitt.model.predictive import Tail
+from kitt.model.stored import schema
 
 QUICK = {"draws": 10, "starts": 1, "max_iterations": 20}
 LEVELS = (0.05, 0.5, 0.95)

@@ -57,11 +57,11 @@ def test_an_update_survives_the_file(model: Model, tmp_path) -> None:
     assert any("80 rows now, and the parameters were fitted to 40" in str(reason) for reason in more.refit_reasons)
 
 
-def test_surprises_are_told_and_ordinary_rows_are_not(model: Model) -> None:
+def test_improbable_rows_are_reported_and_ordinary_rows_are_not(model: Model) -> None:
     ordinary = sum(bool(model.update(frame(8, seed)).refit_reasons) for seed in range(10, 30))
     assert ordinary <= 2
     new = frame(8, 50)
-    assert "farther from their predictions" in str(model.update(new.assign(price=4 * new["price"])).refit_reasons[0])
+    assert "improbable under the model" in str(model.update(new.assign(price=4 * new["price"])).refit_reasons[0])
 
 
 def test_rows_that_do_not_fit_are_refused(model: Model) -> None:

@@ -267,12 +267,11 @@ def test_long_and_odd_names_fit_on_an_axis() -> None:
 
 
 def test_left_out_rows_are_those_that_no_parameter_has_seen(one: Suggestion) -> None:
-    out, evidence = content.left_out(one), one.fitted.evidence()
-    np.testing.assert_allclose(out.mean, evidence.mean)
-    assert ((out.pit >= 0) & (out.pit <= 1)).all()
-    assert 0.8 < out.coverage <= 1
-    assert out.r2 < 1
-    assert f"{len(evidence.rows)} rows in" in out.told
+    evidence = one.fitted.evidence()
+    assert ((evidence.pit >= 0) & (evidence.pit <= 1)).all()
+    assert 0.8 < evidence.coverage(0.95) <= 1
+    assert evidence.r2 < 1
+    assert content.folds_text(evidence) == f"{one.dataset.n} rows in 20 folds"
 
 
 def test_shares_of_columns_add_up(pages: dict[str, str]) -> None:
@@ -292,8 +291,8 @@ def test_a_transformed_target_is_reported_in_its_units() -> None:
     parts = (Component(0, 0.2, changing_noise=True, spread=4.0), Component(1, 0.1), Component(2, 0.7))
     mixture = Mixture((*one.mixture.models, warped), parts, Tail(0.01))
     one = replace(one, model=Model.of(mixture, one.dataset, (False, True, False)))
-    out = content.left_out(one)
-    assert 0.8 < out.coverage <= 1
+    out = one.fitted.evidence()
+    assert 0.8 < out.coverage(0.95) <= 1
     assert 0.5 < out.r2 < 1
     assert np.corrcoef(out.mean, out.observed)[0, 1] > 0.7
     gains = [candidate.gain for candidate in content.candidates(one)]

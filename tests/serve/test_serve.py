@@ -129,9 +129,9 @@ def test_every_answer_has_the_headers(server: Server, path: str) -> None:
 
 
 def test_a_crash_shows_a_number_and_nothing_else(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kitt.serve.tables import Table
+    from kitt.serve.tables import Upload
 
-    monkeypatch.setattr(Table, "describe", lambda self: 1 / 0)
+    monkeypatch.setattr(Upload, "describe", lambda self: 1 / 0)
     response = server.post("table")
     assert re.search(r"log has the details under [0-9a-f]{8}$", server.error(response, 500))
     assert "Zero" not in response.text

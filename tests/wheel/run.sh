@@ -40,8 +40,8 @@ from pathlib import Path
 import kitt
 
 assert Path(kitt.__file__).is_relative_to(sys.prefix), kitt.__file__
-told, said = ([*csv.DictReader(open(name))] for name in ("table.csv", "predictions.csv"))
-errors = [(float(a["level"]) - float(b["mean"])) ** 2 for a, b in zip(told, said, strict=True)]
+rows, predictions = ([*csv.DictReader(open(name))] for name in ("table.csv", "predictions.csv"))
+errors = [(float(a["level"]) - float(b["mean"])) ** 2 for a, b in zip(rows, predictions, strict=True)]
 rmse = (sum(errors) / len(errors)) ** 0.5
 assert rmse < 0.3, f"the fitted model is off by {rmse} on a sine with noise 0.1"
 print(f"kitt-gp {kitt.__version__}: captioned, fitted and predicted, RMSE {rmse:.3f}")

@@ -46,7 +46,7 @@ def demo(
         console.print(f"  {command:52} {what}", highlight=False, soft_wrap=True)
 
 
-def _fitted(name: str, frame: Any, deadline: float) -> Suggestion:
+def _fitted(frame: Any, deadline: float) -> Suggestion:
     from kitt.model.options import Options
     from kitt.suggest import suggest_dataset
     from kitt.table.dataset import Dataset
@@ -99,7 +99,7 @@ def _engel(deadline: float) -> Suggestion:
     frame = _read("engel")
     about = f"what {len(frame)} Belgian households spent on food"
     console.print(f"[bold]Engel, 1857[/]: {about}, by income", highlight=False)
-    suggestion = _fitted("engel", frame, deadline)
+    suggestion = _fitted(frame, deadline)
     console.print(f"{kitt.explain(suggestion).text}", markup=False, highlight=False)
     evidence = suggestion.fitted.evidence()
     text = f"Of {len(evidence.rows)} left-out rows, {evidence.coverage(0.9):.0%} are in their 90 % intervals."

@@ -140,7 +140,7 @@ def _print_shares(explanation: Explanation) -> None:
 
 
 def _print_checks(explanation: Explanation) -> None:
-    grid = Table("claim", "about", "worth on left-out rows", "told", title="what was checked")
+    grid = Table("claim", "about", "gain on left-out rows", "stated", title="what was checked")
     for check in explanation.checks:
         unit = " of the variance" if check.unit == "share of variance" else " nats per row"
         worth = f"{check.gain:+.3f} ± {check.error:.3f}{unit}"

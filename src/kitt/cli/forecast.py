@@ -12,12 +12,13 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from kitt.cli.display import bar, console, errors, notes, write
-from kitt.cli.tables import AsJson, Target, examples, files_of, levels_of
+from kitt.cli.options import AsJson, Target, examples, files_of, levels_of
 from kitt.errors import InvalidInputError, KittError
 
 if TYPE_CHECKING:
     from kitt.forecast.many import Forecasts
     from kitt.forecast.result import Forecast
+    from kitt.forecast.tables import Columns
 
 app = typer.Typer()
 
@@ -39,7 +40,7 @@ def forecast(
         str | None, typer.Option(help="Column of dates or numbers; without it, rows follow each other.")
     ] = None,
     horizon: Annotated[int, typer.Option("--horizon", "-n", help="Steps ahead.", min=1)] = 12,
-    by: Annotated[list[str] | None, typer.Option(help="Column that tells series apart; may be repeated.")] = None,
+    by: Annotated[list[str] | None, typer.Option(help="Column that distinguishes series; may be repeated.")] = None,
     known: Annotated[
         list[str] | None,
         typer.Option(help="Column known in the future: rows with an empty target say so. May be repeated."),
@@ -57,8 +58,7 @@ def forecast(
     scheduler: Annotated[str | None, typer.Option(help="Address of a dask scheduler, to use a cluster.")] = None,
 ) -> None:
     """Forecast series: mean and quantiles of every step ahead, with what the past says about them."""
-    from kitt.forecast.tables import Columns, series_of
-    from kitt.table.reading import read_table
+    from kitt.forecast.tables import Columns
 
     for file in (out, picture, report, summary):
         if file is not None and not file.parent.is_dir():
@@ -67,6 +67,21 @@ def forecast(
     options: dict[str, Any] = {} if not season else {"season": season}
     wanted = Columns(target, time, tuple(by or ()), tuple(known or ()))
     paths = list(files_of(tables))
+    tasks = _tasks(paths, wanted)
+    if len(tasks) == 1 and not by:
+        _check_number(1, {"summary": summary, "jobs": jobs > 1, "scheduler": scheduler})
+        rows, columns = next(iter(tasks.values()))
+        _one(rows, columns, paths[0], horizon, levels, options, (out, picture, report), as_json)
+    else:
+        _check_number(len(tasks), {"picture": picture, "report": report})
+        _many(tasks, horizon, levels, options, (out, summary), as_json, jobs, scheduler)
+
+
+def _tasks(paths: Sequence[str], wanted: Columns) -> dict[str, Any]:
+    """The rows and columns of each series, by name; for one of several files that cannot be read, the error."""
+    from kitt.forecast.tables import series_of
+    from kitt.table.reading import read_table
+
     tasks: dict[str, Any] = {}
     for path in paths:
         try:
@@ -80,22 +95,21 @@ def forecast(
         notes(read)
         for name, rows in series_of(frame, columns):
             tasks[": ".join(part for part in (path if len(paths) > 1 else "", name) if part) or path] = (rows, columns)
-    if len(tasks) == 1 and not by:
-        for option, is_given in (("summary", summary is not None), ("jobs", jobs > 1), ("scheduler", bool(scheduler))):
-            if is_given:
-                raise InvalidInputError(
-                    f"expected several series for --{option}; got one: leave --{option} out, or name the column that tells "
-                    "series apart with --by"
-                )
-        rows, columns = next(iter(tasks.values()))
-        _one(rows, columns, paths[0], horizon, levels, options, (out, picture, report), as_json)
-        return
-    for option, file in (("picture", picture), ("report", report)):
-        if file is not None:
+    return tasks
+
+
+def _check_number(series: int, unsuitable: dict[str, Any]) -> None:
+    """Refuse options that are given but make no sense for this number of series."""
+    for option, given in unsuitable.items():
+        if given and series == 1:
             raise InvalidInputError(
-                f"expected a single series for a {option}; got {len(tasks)}: leave --{option} out, or give one series"
+                f"expected several series for --{option}; got one: leave --{option} out, or name the column that "
+                "distinguishes series with --by"
             )
-    _many(tasks, horizon, levels, options, (out, summary), as_json, jobs, scheduler)
+        if given:
+            raise InvalidInputError(
+                f"expected a single series for a {option}; got {series}: leave --{option} out, or give one series"
+            )
 
 
 def _one(

@@ -11,13 +11,14 @@ from rich.markup import escape
 
 from kitt.cli import demo, forecast, tables
 from kitt.cli.display import console, errors
+from kitt.cli.options import Network, examples
 from kitt.cli.plugins import PluginGroup
 from kitt.errors import KittError
 
 app = typer.Typer(
     cls=PluginGroup,
     help="Names, fits and explains the Gaussian-process kernel of a table.",
-    epilog=tables.examples(
+    epilog=examples(
         "kitt demo",
         "kitt suggest data.csv --target price",
         "kitt fit data.csv --target price -o model.json",
@@ -62,7 +63,7 @@ def _kitt(
     """Names, fits and explains the Gaussian-process kernel of a table."""
 
 
-@app.command(epilog=tables.examples("kitt serve", "kitt serve --port 9000 --jobs 2 --max-rows 50000"))
+@app.command(epilog=examples("kitt serve", "kitt serve --port 9000 --jobs 2 --max-rows 50000"))
 def serve(
     host: Annotated[str, typer.Option(help="Address to listen on; 127.0.0.1 is this computer only.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535)] = 8765,
@@ -70,7 +71,7 @@ def serve(
     max_rows: Annotated[int, typer.Option(help="Largest number of rows of a table.", min=8)] = 20_000,
     max_columns: Annotated[int, typer.Option(help="Largest number of columns of a table.", min=2)] = 1000,
     max_mb: Annotated[float, typer.Option(help="Largest size of a file, in megabytes.", min=0.001)] = 20.0,
-    network: tables.Network = "default",
+    network: Network = "default",
 ) -> None:
     """Start a local web page to fit tables and read reports, and an HTTP API, at /api/openapi.json."""
     import kitt

@@ -1,6 +1,6 @@
 """Explanations of fitted models: `decompose` computes the parts, `facts` holds them, `prose` writes the paragraph."""
 
 from kitt.explain.decompose import explain
-from kitt.explain.facts import ACTIVE, Comparison, Effect, Explanation, Noise, Part
+from kitt.explain.facts import Comparison, Effect, Explanation, Noise, Part
 
-__all__ = ["ACTIVE", "Comparison", "Effect", "Explanation", "Noise", "Part", "explain"]
+__all__ = ["Comparison", "Effect", "Explanation", "Noise", "Part", "explain"]

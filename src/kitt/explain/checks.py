@@ -1,6 +1,6 @@
-"""Whether a claim is borne out by rows that the model has not seen.
+"""Checks of claims on rows that the model has not seen.
 
-A part of a kernel is told only if the kernel without it, or with its plainest neighbour in its place, predicts left-out
+A part of a kernel is stated only if the kernel without it, or with its plainest neighbour in its place, predicts left-out
 rows clearly worse. Both are fitted again without the rows they predict, on at most a few hundred rows.
 """
 
@@ -17,30 +17,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kitt.errors import KittError
+from kitt.explain.config import CHECKS, CheckConfig
 from kitt.explain.facts import Check, errors_among
 from kitt.fitting.fit import Fitter, start_of
 from kitt.fitting.fitted import FittedGP
+from kitt.fitting.folds import Predict, predict_folds
 from kitt.fitting.table import Table
+from kitt.gp.exact import normal_log_density
 from kitt.language.grammar import Expression, Primitive, Word
 from kitt.language.kernels import Kernel
 from kitt.network.properties import ROUGH, SMOOTH
 from kitt.table.scaling import FloatArray
 
-_LOG_2PI = math.log(2 * math.pi)
 Folds = NDArray[np.intp]  # (N,) the fold in which each row is left out
-
-
-@dataclass(frozen=True)
-class CheckConfig:
-    """How claims are checked; `kitt bench claims` counts what is claimed of tables with and without structure."""
-
-    rows: int = 300  # at most, of a random subset
-    folds: int = 5
-    iterations: int = 25  # of each fit, which starts from the parameters found on all rows
-    seconds: float = 30.0  # for all checks of a model; a claim that was not checked is not told
-
-
-DEFAULT = CheckConfig()
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,49 +42,50 @@ class LeftOut:
     target: FloatArray
 
 
-def table_of(model: FittedGP, rows: int = DEFAULT.rows) -> Table:
+def table_of(model: FittedGP, rows: int = CHECKS.rows) -> Table:
     """A random subset of the rows that a GP was fitted to, the same each time."""
     columns = model.fitted_kernel.columns
     whole = Table.of((model.X.numpy(), model.y.numpy()))
     return replace(whole, columns=columns).rows(rows, torch.Generator().manual_seed(0))
 
 
-def random_folds(n: int, folds: int = DEFAULT.folds) -> Folds:
+def random_folds(n: int, folds: int = CHECKS.folds) -> Folds:
     return np.random.default_rng(0).permutation(n) % min(folds, n)
 
 
 def held_out(
-    table: Table, expression: Expression, folds: Folds, start: Tensor | None = None, config: CheckConfig = DEFAULT
+    table: Table, expression: Expression, folds: Folds, start: Tensor | None = None, config: CheckConfig = CHECKS
 ) -> LeftOut:
     """Every row predicted by a fit of the others; from `start`, in the order of `noise_last`, or after a search."""
     if not expression.signal and len(expression) == 1:
         return no_signal(table, folds)
-    density, mean, variance = (np.empty(len(table.y)) for _ in range(3))
-    for k in np.unique(folds):
-        inside, outside = torch.from_numpy(folds != k), torch.from_numpy(folds == k)
-        train = replace(table, X=table.X[inside], y=table.y[inside])
+
+    def predict(train: Table, X: Tensor) -> tuple[FloatArray, FloatArray]:
         options: dict[str, Any] = {"max_iterations": config.iterations, "draws": 8, "direct_rows": config.rows}
-        gp = Fitter(train, random_state=0, **options).fit(expression, start)
-        m, _, v = gp.moments(table.X[outside])
-        y = table.y[outside].numpy()
-        density[folds == k] = -0.5 * ((y - m) ** 2 / v + np.log(v) + _LOG_2PI)
-        mean[folds == k], variance[folds == k] = m, v
-    return LeftOut(density, mean, variance, table.y.numpy())
+        mean, _, variance = Fitter(train, random_state=0, **options).fit(expression, start).moments(X)
+        return mean, variance
+
+    return _predicted(table, folds, predict)
 
 
 def no_signal(table: Table, folds: Folds) -> LeftOut:
     """The same by the mean and variance of the other rows."""
-    y = table.y.numpy()
-    density, mean, variance = (np.empty(len(y)) for _ in range(3))
-    for k in np.unique(folds):
-        m, v = y[folds != k].mean(), max(y[folds != k].var(ddof=1), 1e-12)
-        density[folds == k] = -0.5 * ((y[folds == k] - m) ** 2 / v + math.log(v) + _LOG_2PI)
-        mean[folds == k], variance[folds == k] = m, v
-    return LeftOut(density, mean, variance, y)
+
+    def predict(train: Table, X: Tensor) -> tuple[FloatArray, FloatArray]:
+        y = train.y.numpy()
+        return np.full(len(X), y.mean()), np.full(len(X), max(y.var(ddof=1), 1e-12))
+
+    return _predicted(table, folds, predict)
+
+
+def _predicted(table: Table, folds: Folds, predict: Predict) -> LeftOut:
+    y, places = table.y.numpy(), [np.flatnonzero(folds == k) for k in np.unique(folds)]
+    _, mean, variance = predict_folds(table, [(np.setdiff1d(np.arange(len(y)), p), p) for p in places], predict)
+    return LeftOut(normal_log_density(y, mean, variance), mean, variance, y)
 
 
 def compared(claim: str, about: str, with_it: LeftOut, without: LeftOut, blocks: Folds | None = None) -> Check:
-    """What a part is worth; rows of one block, such as a cycle that was left out as a whole, are not independent."""
+    """What a part gains on left-out rows; rows of one block, such as a cycle left out as a whole, are not independent."""
     gain = with_it.log_density - without.log_density
     error = float(gain.std(ddof=1) / math.sqrt(len(gain)))
     if blocks is not None and (count := len(np.unique(blocks))) > 1:
@@ -151,15 +141,15 @@ def opposite(expression: Expression) -> tuple[str, Expression] | None:
 
 
 def start_on_all(table: Table, expression: Expression) -> Tensor:
-    """Its parameters on all rows: what it may know of the rows left out speaks against a claim, not for it."""
+    """The parameters of a kernel without the claimed part, fitted to all rows, which can only count against the claim."""
     fitter = Fitter(table, random_state=0, draws=0, coarse_rows=150)
     return start_of(fitter.fit(expression).fitted_kernel)
 
 
 class Checker:
-    """Checks claims about one fitted GP, on the same rows and folds; what cannot be fitted is not borne out."""
+    """Checks claims about one fitted GP, on the same rows and folds; what cannot be fitted is not supported."""
 
-    def __init__(self, model: FittedGP, config: CheckConfig = DEFAULT) -> None:
+    def __init__(self, model: FittedGP, config: CheckConfig = CHECKS) -> None:
         self.model, self.config = model, config
         self.table = table_of(model, config.rows)
         self.folds = random_folds(len(self.table.y), config.folds)
@@ -185,7 +175,7 @@ class Checker:
     def column(self, name: str, places: list[int], among: int) -> Check | None:
         """Whether the kernel without a column predicts worse; without any column, nothing is left but noise.
 
-        The column is one of several: of many that do nothing, one seems to be worth something.
+        Of many columns without influence, some seem useful by chance, so a column needs more standard errors.
         """
         keep = [d for d in range(self.table.X.shape[1]) if d not in places]
         if not keep:

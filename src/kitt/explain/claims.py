@@ -14,8 +14,6 @@ from torch import Tensor
 from kitt.errors import KittError
 from kitt.explain import seasons
 from kitt.explain.checks import (
-    DEFAULT,
-    CheckConfig,
     Checker,
     LeftOut,
     compared,
@@ -25,6 +23,7 @@ from kitt.explain.checks import (
     table_of,
 )
 from kitt.explain.columns import Groups
+from kitt.explain.config import CHECKS, SEASONS, CheckConfig
 from kitt.explain.facts import Check, Part, Season
 from kitt.explain.words import Words
 from kitt.fitting.fit import start_of
@@ -36,16 +35,11 @@ from kitt.model.evidence import Evidence
 from kitt.table.scaling import FloatArray, Standardiser
 
 _REPEATS = (Primitive.PERIODIC, Primitive.COSINE)
-_SENSITIVITY_ROWS = 200
-_SEASON_COLUMNS = 1  # of a table of several, along which periods are looked for
-_MOST_TRIED = 2  # periods of kernels of several columns
-_MOST_COLUMNS = 6  # of which it is checked whether the model needs them
-_BACKGROUND = 16  # rows over which the mean is averaged to see how much of it comes back along a column
 
 
 @dataclass(frozen=True)
 class Claims:
-    """What was checked, and what came out."""
+    """The checks of a model, and what they support."""
 
     explained: float | None = None  # share of the variance of left-out rows
     seasons: tuple[Season, ...] = ()
@@ -55,7 +49,7 @@ class Claims:
 def signal(observed: FloatArray, mean: FloatArray, plain: FloatArray) -> tuple[float, Check]:
     """R² of left-out rows, and its check: the squared error of the mean of the other rows less that of the predictions.
 
-    It is not a matter of densities: those of a model with heavy tails are higher than a normal one's for noise alone.
+    Densities would not do: under a model with heavy tails they are higher than under a normal one even for pure noise.
     """
     spread = max(float(((observed - plain) ** 2).mean()), 1e-300)
     gain = ((observed - plain) ** 2 - (observed - mean) ** 2) / spread
@@ -70,9 +64,9 @@ def checked(
     groups: Groups,
     s: Standardiser,
     evidence: Evidence | None = None,
-    config: CheckConfig = DEFAULT,
+    config: CheckConfig = CHECKS,
 ) -> Claims:
-    """Check what may be said of a fitted GP; `others` are further ones, whose periods are looked at too."""
+    """Check what may be stated about a fitted GP; the periods of `others`, further ones, are considered too."""
     end = time.monotonic() + config.seconds
     if not parts:
         return Claims(0.0, (), (Check("signal", "all columns", 0.0, 0.0, model.rows, "share of variance"),))
@@ -91,7 +85,7 @@ def checked(
     if is_signal.is_supported:
         for season in _seasons(model, others, checker, groups, s, config):
             share = _repeated(season, model, parts, groups, s)
-            if share >= seasons.DEFAULT.min_share:
+            if share >= SEASONS.min_share:
                 found.append(replace(season, share=share))
                 checks.append(season.check)
         for check in _structure(checker, parts, groups):
@@ -102,7 +96,7 @@ def checked(
 
 
 def _searched_anew(checker: Checker, config: CheckConfig) -> LeftOut:
-    """Left-out rows by fits that know nothing of them, not even where to start."""
+    """Left-out rows predicted by fits that search for their own starting values, without those found on all rows."""
     return held_out(checker.table, checker.model.expression.noise_last, checker.folds, None, config)
 
 
@@ -118,7 +112,7 @@ def _structure(checker: Checker, parts: Sequence[Part], groups: Groups) -> Itera
     if (check := checker.roughness()) is not None:
         yield check
     strength = {name: max((_of(part, name) for part in parts), default=0.0) for name, _ in groups}
-    for name, places in sorted(groups, key=lambda group: -strength[group[0]])[:_MOST_COLUMNS]:
+    for name, places in sorted(groups, key=lambda group: -strength[group[0]])[: CHECKS.columns]:
         if (check := checker.column(name, places, len(groups))) is not None:
             yield check
 
@@ -160,21 +154,21 @@ def _seasons(
         for period, check in seasons.find(checker.table, guesses):
             yield Season(name, period * scale, float(np.ptp(x)) / period, replace(check, about=name))
         return
-    told: list[Season] = []
+    found: list[Season] = []
     for season in _of_columns(checker, groups, s):
-        told.append(season)
+        found.append(season)
         yield season
     for season in _of_kernels((model, *others), groups, s, config):
-        if not any(season.column == t.column and abs(season.period / t.period - 1) < 0.1 for t in told):
-            told.append(season)
+        if not any(season.column == t.column and abs(season.period / t.period - 1) < 0.1 for t in found):
+            found.append(season)
             yield season
 
 
 def _of_columns(checker: Checker, groups: Groups, s: Standardiser) -> Iterator[Season]:
-    """Periods along the strongest columns of numbers, each taken alone: what the others do is noise to it."""
-    words, X = Words(checker.model), checker.table.X[:_SENSITIVITY_ROWS]
+    """Periods along the strongest columns of numbers, each taken alone; the effects of the others count as noise."""
+    words, X = Words(checker.model), checker.table.X[: CHECKS.sensitivity_rows]
     moved = moves(words, X, groups).sum(0)
-    strongest = sorted(range(len(groups)), key=lambda g: -float(moved[g]))[:_SEASON_COLUMNS]
+    strongest = sorted(range(len(groups)), key=lambda g: -float(moved[g]))[: CHECKS.season_columns]
     for g in (g for g in strongest if len(groups[g][1]) == 1):
         name, d = groups[g][0], groups[g][1][0]
         x = checker.table.X[:, d]
@@ -189,7 +183,7 @@ def _of_kernels(models: Sequence[FittedGP], groups: Groups, s: Standardiser, con
     for gp in (gp for gp in models if gp.warp.is_identity):
         for g, word, period in _repeating(gp, groups):
             d = groups[g][1][0]
-            if len(tried) >= _MOST_TRIED or any(d == e and abs(period / p - 1) < 0.1 for e, p in tried):
+            if len(tried) >= CHECKS.kernel_periods or any(d == e and abs(period / p - 1) < 0.1 for e, p in tried):
                 continue
             tried.append((d, period))
             check = _cycles(gp, word, d, period, config)
@@ -200,9 +194,9 @@ def _of_kernels(models: Sequence[FittedGP], groups: Groups, s: Standardiser, con
 
 def _repeated(season: Season, model: FittedGP, parts: Sequence[Part], groups: Groups, s: Standardiser) -> float:
     """The share of the variance of observations that the fitted mean repeats along a column."""
-    words, X = Words(model), model.X[:_SENSITIVITY_ROWS]
+    words, X = Words(model), model.X[: CHECKS.sensitivity_rows]
     d = next(places[0] for name, places in groups if name == season.column)
-    rows = X[:1] if X.shape[1] == 1 else X[:: max(1, len(X) // _BACKGROUND)]
+    rows = X[:1] if X.shape[1] == 1 else X[:: max(1, len(X) // CHECKS.background)]
 
     def line(x: FloatArray) -> FloatArray:
         there = rows.repeat(len(x), 1)
@@ -231,7 +225,7 @@ def _repeating(gp: FittedGP, groups: Groups) -> Iterator[tuple[int, Word, float]
     """Words with a period along the column of numbers that moves them most, if the table resolves it."""
     if not any(p in _REPEATS for word in gp.expression for p in word.factors):
         return
-    moved = moves(Words(gp), gp.X[:_SENSITIVITY_ROWS], groups)
+    moved = moves(Words(gp), gp.X[: CHECKS.sensitivity_rows], groups)
     for i, word in enumerate(gp.expression.signal):
         g = int(moved[i].argmax())
         if len(groups[g][1]) != 1:

@@ -14,34 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kitt.explain.config import COLUMNS, ColumnsConfig
 from kitt.explain.facts import Curve, Interaction, Shape
 from kitt.table.scaling import FloatArray
 
 Function = Callable[[Tensor], Tensor]  # (M, D) standardised inputs -> (M,), or (M, M) of a covariance
 Blocks = Sequence[tuple[int, ...]]  # groups of columns that are exchanged together
 Groups = list[tuple[str, list[int]]]  # columns of the table, with the columns of X that stand for them
-
-
-@dataclass(frozen=True)
-class ColumnsConfig:
-    """How many points the shares and curves are computed from."""
-
-    points: int = 1024  # for shares: standard errors of about 2 %
-    most_columns: int = 40  # of a wider table, fewer points
-    paired: int = 5  # columns of which all pairs are looked at
-    drawn_columns: int = 8  # the strongest, whose shares have the uncertainty of the posterior too
-    drawn_points: int = 96  # for the shares of a function that is drawn from the posterior
-    draws: int = 64
-    grid: int = 25  # points of a curve
-    background: int = 64  # rows over which a curve is averaged
-    min_values: int = 5  # of a column, for its curve to level off
-    clear: float = 2.0  # standard deviations beyond which a curve rises or falls
-    turn: float = 0.15  # of its whole rise, by which a curve must come back to turn
-    flat: float = 0.1  # of its whole rise, which a curve may still move where it has levelled off
-    least_flat: float = 0.3  # of the rows, over which it then has
-
-
-DEFAULT = ColumnsConfig()
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +35,7 @@ class Shares:
 
 
 def shares(
-    f: Function, X: Tensor, groups: Groups, covariance: Function | None = None, config: ColumnsConfig = DEFAULT
+    f: Function, X: Tensor, groups: Groups, covariance: Function | None = None, config: ColumnsConfig = COLUMNS
 ) -> Shares:
     """First, second and total indices of a posterior mean f, each by the estimator that varies less.
 
@@ -64,7 +43,7 @@ def shares(
     indices vary between functions that are drawn from the posterior.
     """
     rng = np.random.default_rng(2)
-    count = config.points if len(groups) <= config.most_columns else config.points // 4
+    count = config.points if len(groups) <= config.many_columns else config.points // 4
     A, B = _independent(X, groups, count, rng), _independent(X, groups, count, rng)
     single = [(g,) for g in range(len(groups))]
     values = f(_design(A, B, groups, single)).reshape(-1, count)
@@ -114,7 +93,7 @@ def _design(A: Tensor, B: Tensor, groups: Groups, blocks: Blocks) -> Tensor:
 
 
 def _first(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """What the means over n are of: closed indices (..., K, n) by two estimators, and total ones.
+    """Terms whose means over n are the closed indices (..., K, n), by two estimators, and the total ones.
 
     `values` (..., 2 + K, n) are those of a function at a design with K blocks. The estimator of Saltelli et al. (2010)
     varies less for small indices, that of Jansen (1999) for large ones.
@@ -128,10 +107,10 @@ def _first(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _terms(values: Tensor, blocks: Blocks, jansen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """What the means over n are of: first and total indices of single columns (..., G, n), and second ones of pairs.
+    """Terms whose means over n are the first and total indices of single columns (..., G, n), and the second ones of pairs.
 
     The blocks are single columns, then pairs; `jansen` (G,) says which estimator a column has. Pairs have that of
-    Saltelli, of which nothing is left where columns only add up.
+    Saltelli, which is zero where columns only add up.
     """
     small, large, total = _first(values)
     place = {block[0]: k for k, block in enumerate(blocks) if len(block) == 1}
@@ -156,13 +135,13 @@ def _drawn(f: Function, covariance: Function, points: Tensor, config: ColumnsCon
 
 
 def _bounded(share: FloatArray, bound: Sequence[float], left: float) -> FloatArray:
-    """What pairs of columns do beyond each by itself; no more than a column has, and than single ones leave of 100 %."""
+    """Second indices of pairs, bounded by what each of their columns has, and together by what single columns leave."""
     share = np.clip(share, 0.0, np.maximum(bound, 0.0))
     return share * min(1.0, max(left, 0.0) / max(float(share.sum()), 1e-12))
 
 
 def _independent(X: Tensor, groups: Groups, count: int, rng: np.random.Generator) -> Tensor:
-    """Rows of which every column is drawn for itself from the table; the columns of one group together."""
+    """Rows in which every group of columns is drawn from the table independently of the others."""
     out = torch.empty(count, X.shape[1], dtype=X.dtype)
     for _, places in groups:
         rows = torch.from_numpy(np.concatenate([rng.permutation(len(X)) for _ in range(count // len(X) + 1)])[:count])
@@ -173,7 +152,7 @@ def _independent(X: Tensor, groups: Groups, count: int, rng: np.random.Generator
 # --- curves -----------------------------------------------------------------------------------------------------------
 
 
-def curve(f: Function, covariance: Function, X: Tensor, place: int, config: ColumnsConfig = DEFAULT) -> Curve:
+def curve(f: Function, covariance: Function, X: Tensor, place: int, config: ColumnsConfig = COLUMNS) -> Curve:
     """The mean along a column, averaged over rows (partial dependence), with its standard deviation; standardised."""
     x = X[:, place]
     values = torch.unique(torch.quantile(x, torch.linspace(0.01, 0.99, config.grid, dtype=x.dtype)))
@@ -203,7 +182,7 @@ def level_shape(
     X: Tensor,
     places: list[int],
     levels: Sequence[str],
-    config: ColumnsConfig = DEFAULT,
+    config: ColumnsConfig = COLUMNS,
 ) -> Shape:
     """At which level of a column of texts the mean is lowest, and at which it is highest, beyond its uncertainty."""
     values = torch.unique(X[:, places], dim=0)
@@ -217,8 +196,8 @@ def level_shape(
     )
 
 
-def shape(line: Curve, x: FloatArray, config: ColumnsConfig = DEFAULT) -> Shape:
-    """What a curve does beyond its uncertainty; `x` are the values of the column in the rows."""
+def shape(line: Curve, x: FloatArray, config: ColumnsConfig = COLUMNS) -> Shape:
+    """The shape of a curve beyond its uncertainty; `x` are the values of the column in the rows."""
     mean, std = line.mean, line.std
     low, high = int(mean.argmin()), int(mean.argmax())
     rise, error = float(mean[high] - mean[low]), float(np.hypot(std[high], std[low]))

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from kitt.explain.claims import Claims, checked
 from kitt.explain.columns import Groups, curve, level_shape, shape, shares
+from kitt.explain.config import COLUMNS
 from kitt.explain.facts import Comparison, Curve, Effect, Explanation, Interaction, Noise, Part, Shape
 from kitt.explain.words import Words
 from kitt.fitting.fitted import FittedGP
@@ -26,22 +27,19 @@ from kitt.table.dataset import Dataset
 from kitt.table.encoding import Encoding
 from kitt.table.scaling import FloatArray, Standardiser
 
-_ROWS = 256  # rows looked at; fewer where there are many columns
-_MANY_COLUMNS = 40
 Levels = Mapping[str, tuple[str, ...]]  # of the columns of texts
-_CURVE = 0.02  # share of the variance from which the curve along a column is computed
 
 
 def explain(what: FittedGP | Mixture | Model | Suggestion, check: bool = True) -> Explanation:
-    """Say what a fitted model found: what each word contributes, on which columns it depends, and how much is noise.
+    """Explain a fitted model: what each word contributes, on which columns it depends, and how much is noise.
 
     Parameters
     ----------
     what : Suggestion, Model, Mixture or FittedGP
         Of a mixture of several kernels, the one with the largest weight is explained.
     check : bool
-        Check what is said on rows that are left out, which takes seconds; what does not hold there is not in the text.
-        Without checks nothing is said of periods, trends or changing noise.
+        Check every statement on left-out rows, which takes seconds; what does not hold there is not in the text.
+        Without checks, the text does not mention periods, trends or changing noise.
 
     Returns
     -------
@@ -71,15 +69,15 @@ def explain(what: FittedGP | Mixture | Model | Suggestion, check: bool = True) -
 
 
 def _explain(mixture: Mixture, table: Dataset | None, evidence: Evidence | None, check: bool) -> Explanation:
-    order = sorted(range(len(mixture.models)), key=lambda k: (k != _told(mixture, evidence), -mixture.weights[k]))
+    order = sorted(range(len(mixture.models)), key=lambda k: (k != _explained(mixture, evidence), -mixture.weights[k]))
     model, others = mixture.models[order[0]], [mixture.models[k] for k in order[1:]]
     words = Words(model)
-    s = model.fitted_kernel.standardiser or _identity(len(model.fitted_kernel.columns))
+    s = model.fitted_kernel.standardiser or Standardiser.identity(len(model.fitted_kernel.columns))
     X = words.basis if table is None else torch.tensor(s.transform_x(table.X))
     rows = _some(len(X), X.shape[1])
     X = X[torch.from_numpy(rows)]
     groups = _groups(model.fitted_kernel.columns, table.encoding if table else None)
-    with torch.no_grad(), np.errstate(over="ignore", under="ignore"):  # units may be beside the largest floats
+    with torch.no_grad(), np.errstate(over="ignore", under="ignore"):  # in units close to the largest floats
         levels = {c.name: c.levels for c in table.encoding.columns if c.levels} if table else {}
         parts, (columns, interactions), noise = _decompose(model, words, X, groups, s, levels)
     claims = checked(model, others, parts, groups, s, evidence) if check else Claims()
@@ -109,7 +107,7 @@ def _explain(mixture: Mixture, table: Dataset | None, evidence: Evidence | None,
     )
 
 
-def _told(mixture: Mixture, evidence: Evidence | None) -> int:
+def _explained(mixture: Mixture, evidence: Evidence | None) -> int:
     """The kernel to explain: the heaviest; where left-out rows are predicted, the heaviest that predicts anything."""
     if mixture.models[mixture.best].expression.signal or evidence is None or evidence.r2 <= 0:
         return mixture.best
@@ -122,13 +120,9 @@ def _caveats(model: FittedGP) -> tuple[str, ...]:
     return few + model.warnings
 
 
-def _identity(dims: int) -> Standardiser:
-    return Standardiser(np.zeros(dims), np.ones(dims), 0.0, 1.0)
-
-
 def _some(n: int, dims: int) -> NDArray[np.intp]:
     """Positions of a random subset of rows, the same each time."""
-    most = _ROWS if dims <= _MANY_COLUMNS else _ROWS // 3
+    most = COLUMNS.rows if dims <= COLUMNS.many_columns else COLUMNS.rows // 3
     return np.sort(np.random.default_rng(0).permutation(n)[:most])
 
 
@@ -198,16 +192,16 @@ def _columns(
         more: dict[str, Any] = {"alone": float(found.alone[g]), "alone_error": float(found.alone_error[g])}
         more["sensitivity_error"] = float(found.total_error[g])
         if name in levels:
-            if found.total[g] >= _CURVE:
+            if found.total[g] >= COLUMNS.curve:
                 more["shape"] = _in_units(level_shape(words.mean, words.joint, X, place, levels[name]), s)
         elif len(place) == 1:
             d, x = place[0], X[:, place[0]]
             more |= {"direction": float(direction[g]), "span": float(x.max() - x.min()) * float(s.x_scale[d])}
-            if found.total[g] >= _CURVE:
+            if found.total[g] >= COLUMNS.curve:
                 line = curve(words.mean, words.joint, X, d)
-                told = _in_units(shape(line, x.numpy()), s, d)
+                form = _in_units(shape(line, x.numpy()), s, d)
                 x_there = _along(line.x, s, d)
-                more |= {"curve": Curve(x_there, s.inverse_mean(line.mean), line.std * s.y_scale), "shape": told}
+                more |= {"curve": Curve(x_there, s.inverse_mean(line.mean), line.std * s.y_scale), "shape": form}
         effects.append(Effect(name, float(found.total[g]), **more))
     return tuple(sorted(effects, key=lambda effect: -effect.sensitivity)), found.pairs
 
@@ -218,10 +212,10 @@ def _along(x: ArrayLike, s: Standardiser, place: int) -> FloatArray:
     return one.inverse_x(np.reshape(x, (-1, 1)))[:, 0]
 
 
-def _in_units(told: Shape, s: Standardiser, place: int | None = None) -> Shape:
+def _in_units(form: Shape, s: Standardiser, place: int | None = None) -> Shape:
     """The shape of a standardised curve in the units of the table."""
-    at = told.at if told.at is None or place is None else float(_along(told.at, s, place)[0])
-    return replace(told, at=at, rise=told.rise * s.y_scale, error=told.error * s.y_scale)
+    at = form.at if form.at is None or place is None else float(_along(form.at, s, place)[0])
+    return replace(form, at=at, rise=form.rise * s.y_scale, error=form.error * s.y_scale)
 
 
 def _effects(

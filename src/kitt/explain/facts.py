@@ -10,18 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kitt.explain.config import CHECKS, COLUMNS
 from kitt.files import finite
 from kitt.language.grammar import Expression, Word
 from kitt.table.scaling import FloatArray
 
-ACTIVE = 0.05  # share of a word's variance below which a column does not count
-MIN_GAIN = 0.01  # nats per row that a part must be worth to be told
-ERRORS = 2.0  # and standard errors, if nothing was chosen among several
-
 
 def errors_among(count: int) -> float:
-    """Standard errors that the best of several must exceed, to do so by chance as rarely as one exceeds `ERRORS`."""
-    return -NormalDist().inv_cdf(NormalDist().cdf(-ERRORS) / max(count, 1))
+    """Standard errors that the best of several exceeds by chance as rarely as a single one exceeds `CheckConfig.errors`."""
+    return -NormalDist().inv_cdf(NormalDist().cdf(-CHECKS.errors) / max(count, 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +35,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Shape:
-    """What such a curve does, beyond its uncertainty."""
+    """The shape of such a curve, beyond its uncertainty."""
 
     kind: str  # rises, falls, lowest, highest, levels, or none
     at: float | None = None  # where it is lowest or highest, or beyond which it hardly moves
@@ -58,7 +55,7 @@ class Interaction:
 
 @dataclass(frozen=True)
 class Season:
-    """A period along a column, in its units, which left-out cycles have borne out."""
+    """A period along a column, in its units, which left-out cycles support."""
 
     column: str
     period: float
@@ -88,7 +85,7 @@ class Effect:
 
     @property
     def is_active(self) -> bool:
-        return self.sensitivity >= ACTIVE
+        return self.sensitivity >= COLUMNS.active
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +136,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Check:
-    """What a part of the model is worth: the log density of left-out rows minus that of the model without it, per row."""
+    """What a part gains: the log density of left-out rows under the model minus that under the model without it, per row."""
 
     claim: str  # signal, repeats, trend, strength, smooth, rough, noise or column
     about: str  # the word or the column
@@ -147,11 +144,11 @@ class Check:
     error: float  # its standard error
     rows: int  # that were left out
     unit: str = "nats per row"  # of the gain; of a signal, the share of the variance of left-out rows (R²)
-    errors: float = ERRORS  # standard errors that the gain must exceed; more, if it was chosen among several
+    errors: float = CHECKS.errors  # standard errors that the gain must exceed; more, if it was chosen among several
 
     @property
     def is_supported(self) -> bool:
-        return self.gain > max(MIN_GAIN, self.errors * self.error)
+        return self.gain > max(CHECKS.min_gain, self.errors * self.error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +180,7 @@ class Explanation:
     transformed : float
         Weight of the kernels that were fitted to a transform of the target; they are not among the parts.
     offset : float
-        What the centred parts add up to the prediction with.
+        The constant that is added to the sum of the centred parts to give the prediction.
     explained : float or None
         Share of the variance of left-out rows that is predicted (R²); None without checks.
     level : (float, float)
@@ -191,9 +188,9 @@ class Explanation:
     interactions : tuple of Interaction
         Pairs of columns that matter together, the strongest first.
     seasons : tuple of Season
-        Periods that were borne out by left-out cycles, the most telling first.
+        Periods that left-out cycles support, the clearest first.
     checks : tuple of Check
-        What was claimed, and what it is worth on left-out rows; a claim that is not supported is not in the text.
+        The gain of each claim on left-out rows; a claim that is not supported is not in the text.
 
     Examples
     --------
@@ -230,13 +227,13 @@ class Explanation:
         return next((c for c in self.checks if c.claim == claim and about in (None, c.about)), None)
 
     def is_supported(self, claim: str, about: str | None = None) -> bool:
-        """Whether a claim was checked on left-out rows and borne out."""
+        """Whether a claim was checked on left-out rows and supported by them."""
         check = self.check(claim, about)
         return check is not None and check.is_supported
 
     @property
     def is_signal(self) -> bool:
-        """Whether there is evidence that the columns explain anything; without a check, what the fit says."""
+        """Whether there is evidence that the columns explain anything; without a check, whether the fit has a signal."""
         check = self.check("signal")
         return bool(self.parts) and (check is None or check.is_supported)
 

@@ -1,4 +1,4 @@
-"""The numbers of an explanation as a short paragraph: only what left-out rows bear out, and how much it is worth."""
+"""The numbers of an explanation as a short paragraph: only what left-out rows support, with what it gains there."""
 
 from __future__ import annotations
 
@@ -6,18 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kitt.explain.config import TEXT
 from kitt.formatting import number, percent
 from kitt.language.grammar import Primitive
 from kitt.network.properties import ROUGH, SMOOTH
 
 if TYPE_CHECKING:
     from kitt.explain.facts import Effect, Explanation, Part, Season
-
-_NEGLIGIBLE = 0.01
-_CLEAR = 0.7  # correlation from which a direction of the noise is told
-_NAMED = 4  # columns told by name
-_TOGETHER = 0.05  # share of the variance of the mean from which an interaction is told
-_UNLEARNED = 0.05  # share of the variance that neither the fit calls noise nor left-out rows show as learned
 
 
 def paragraph(e: Explanation) -> str:
@@ -57,7 +52,7 @@ def _nothing(e: Explanation) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Item:
-    """What is told as one thing: a part with structure of its own, or all other parts together."""
+    """What one sentence describes: a part with structure of its own, or all other parts together."""
 
     share: float
     noun: str
@@ -74,17 +69,17 @@ def _signal(e: Explanation) -> Iterator[str]:
 
 
 def _scale(e: Explanation) -> float:
-    """By which shares of the fit are told smaller, because left-out rows show less."""
+    """The factor of all shares: what left-out rows show to be explained, relative to what the fit explains."""
     fitted = 1 - e.noise.share
     explained = fitted if e.explained is None else min(fitted, max(e.explained, 0.0))
     return explained / max(fitted, 1e-12)
 
 
 def _items(e: Explanation) -> list[_Item]:
-    told = [part for part in e.parts if part.share >= _NEGLIGIBLE] or list(e.parts[:1])
-    own = [part for part in told if _has_structure(e, part)]
+    described = [part for part in e.parts if part.share >= TEXT.negligible] or list(e.parts[:1])
+    own = [part for part in described if _has_structure(e, part)]
     items = [_Item(part.share, _noun(e, part), _columns(e, [part])) for part in own]
-    if rest := [part for part in told if part not in own]:
+    if rest := [part for part in described if part not in own]:
         share = sum(part.share for part in rest)
         items.append(_Item(share, f"a {_roughness(e, rest)}function of", _columns(e, rest)))
     return sorted(items, key=lambda item: -item.share)
@@ -107,10 +102,10 @@ def _noun(e: Explanation, part: Part) -> str:
 
 
 def _roughness(e: Explanation, parts: Sequence[Part]) -> str:
-    """Smooth or rough, if left-out rows tell one from the other, and if these words have to do with it."""
+    """Smooth or rough, if these words are either and left-out rows support it."""
     kinds = {p for part in parts for p in part.word.factors if p in (*SMOOTH, *ROUGH)}
-    told = "rough" if kinds & {*ROUGH} else "smooth"
-    return f"{told} " if kinds and e.is_supported(told) else ""
+    kind = "rough" if kinds & {*ROUGH} else "smooth"
+    return f"{kind} " if kinds and e.is_supported(kind) else ""
 
 
 def _amount(share: float) -> str:
@@ -128,7 +123,7 @@ def _columns(e: Explanation, parts: Sequence[Part]) -> str:
             return e.columns[0].column
         is_checked = all(e.check("column", name) is not None for name in known)
         return "several columns, none of which is needed by itself" if is_checked else "several columns"
-    return _listed([_with_slope(effect) for effect in active.values()], _NAMED)
+    return _listed([_with_slope(effect) for effect in active.values()], TEXT.named)
 
 
 def _is_needed(e: Explanation, column: str) -> bool:
@@ -159,7 +154,7 @@ def _digits(period: float) -> str:
 
 
 def _seasons(e: Explanation) -> Iterator[str]:
-    """What comes back, how much of it, and what that is worth."""
+    """The periods, the share of the variation that repeats, and what they gain on left-out cycles."""
     if not e.seasons:
         return
     yield f"it comes back {_listed([f'every {_period(e, season)}' for season in e.seasons])}."
@@ -171,11 +166,11 @@ def _seasons(e: Explanation) -> Iterator[str]:
 
 
 def _worth(e: Explanation) -> Iterator[str]:
-    """What the columns are worth, one at a time."""
+    """What each column gains on left-out rows."""
     needed = [c for c in e.checks if c.claim == "column" and c.is_supported]
     if len(e.columns) > 1 and needed:
         needed.sort(key=lambda c: -c.gain)
-        worths = _listed([f"{number(c.gain)} without {c.about}" for c in needed[:_NAMED]])
+        worths = _listed([f"{number(c.gain)} without {c.about}" for c in needed[: TEXT.named]])
         yield f"left-out rows are predicted worse by {worths} (nats per row)."
 
 
@@ -185,11 +180,11 @@ def _shapes(e: Explanation) -> Iterator[str]:
     seasonal = {season.column for season in e.seasons}
     said: list[str] = []
     plain: dict[str, list[str]] = {"rises": [], "falls": []}
-    for effect in e.columns[: _NAMED + 2]:
+    for effect in e.columns[: TEXT.named + 2]:
         shape = effect.shape
         if shape is None or shape.kind == "none" or effect.column in sloped | seasonal:
             continue
-        if (effect.alone or 0.0) < max(0.02, 2 * (effect.alone_error or 0.0)):
+        if (effect.alone or 0.0) < max(TEXT.own_effect, 2 * (effect.alone_error or 0.0)):
             continue  # it matters only together with others
         if e.checks and not _is_needed(e, effect.column):
             continue
@@ -208,7 +203,7 @@ def _shapes(e: Explanation) -> Iterator[str]:
 
 def _together(e: Explanation) -> Iterator[str]:
     for pair in e.interactions[:2]:
-        if pair.share < max(_TOGETHER, 2 * pair.error) or (
+        if pair.share < max(TEXT.interaction, 2 * pair.error) or (
             e.checks and not all(_is_needed(e, c) for c in pair.columns)
         ):
             continue
@@ -227,32 +222,32 @@ def _uncertain(e: Explanation) -> Iterable[str]:
 def _noise(e: Explanation) -> str:
     n = e.noise
     text = f"noise makes up about {percent(n.share)}, with a standard deviation of about {number(n.level)}"
-    if e.explained is not None and e.explained < 1 - n.share - _UNLEARNED:
+    if e.explained is not None and e.explained < 1 - n.share - TEXT.unlearned:
         left = 1 - max(e.explained, 0.0)
         text = (
             f"the rest, {percent(left)} (a typical error of {number(left**0.5 * e.level[1])}), is noise or could not be "
             f"learned from these rows; the kernel takes {percent(n.share)} for noise"
         )
-    elif n.share < _NEGLIGIBLE:
+    elif n.share < TEXT.negligible:
         text = f"there is hardly any noise (a standard deviation of about {number(n.level)})"
     return f"{text}. {_varying(e)}".strip() if e.is_supported("noise") else f"{text}."
 
 
 def _varying(e: Explanation) -> str:
     n = e.noise
-    if n.column is None or n.direction is None or n.high <= 1.2 * n.low:
+    if n.column is None or n.direction is None or n.high <= TEXT.noise_ratio * n.low:
         return ""
     change = f"The noise varies from about {number(n.low)} to {number(n.high)} over the table"
-    if abs(n.direction) >= _CLEAR:
+    if abs(n.direction) >= TEXT.noise_correlation:
         change += f", and it {'grows' if n.direction > 0 else 'shrinks'} with {n.column}"
     return f"{change}."
 
 
 def _weights(e: Explanation) -> Iterable[str]:
-    count = 1 + sum(weight >= 0.005 for _, weight in e.others)
+    count = 1 + sum(weight >= TEXT.weight for _, weight in e.others)
     if count == 1:
         return
-    if e.transformed >= 0.005:
+    if e.transformed >= TEXT.weight:
         yield (
             f"this describes {e.expression}, which has {percent(e.weight)} of the weight among {count} kernels that are "
             f"averaged; kernels of the transformed target have {percent(e.transformed)}."

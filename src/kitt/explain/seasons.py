@@ -1,14 +1,14 @@
-"""Whether a target comes back along a column: a claim about stretches that were not seen, so stretches are left out.
+"""Whether a target is periodic along a column: a claim about ranges without data, so whole ranges are left out.
 
 Rows between two others are predicted well by any smooth kernel; whole cycles are predicted only by one that repeats. A
-period is told if a kernel that repeats predicts left-out cycles clearly better than every kernel that does not, and if it
+period is stated if a kernel that repeats predicts left-out cycles clearly better than every kernel that does not, and if it
 is resolved: at least two cycles, and several values of the column in each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from kitt.errors import KittError
 from kitt.explain.checks import Folds, LeftOut, compared, held_out, start_on_all
+from kitt.explain.config import SEASONS, SeasonConfig
 from kitt.explain.facts import Check
 from kitt.fitting.config import Budget, FitConfig
 from kitt.fitting.fit import Fitter
@@ -28,34 +29,10 @@ from kitt.table.scaling import FloatArray
 
 Line = Callable[[FloatArray], FloatArray]  # a function of one column
 SMOOTH = tuple(map(parse, ("RBF", "Matern32")))  # what a repeating kernel must beat
-REPEATING = parse("RBF + RBF*Periodic")  # whatever else there is, and a pattern that may change slowly
+REPEATING = parse("RBF + RBF*Periodic")  # a smooth remainder, and a pattern that may change slowly
 
 
-@dataclass(frozen=True)
-class SeasonConfig:
-    """When a period is looked at and told; chosen on simulated tables, see `kitt bench claims`."""
-
-    min_cycles: float = 2.0
-    few_cycles: float = 4.0  # with fewer, chance makes cycles alike: then more errors, and no period beside another
-    few_errors: float = 3.0
-    values_per_cycle: float = 3.0  # distinct values of the column, at least
-    min_values: int = 12  # of them in all
-    min_step: float = 2.5  # typical steps between neighbouring values in a period, at least
-    folds: int = 5
-    most: int = 3  # periods of one column
-    agreement: float = 0.05  # of the periods fitted with and without the left-out cycles
-    peaks: int = 3  # of the spectrum that are looked at
-    min_peak: float = 8.0  # nats that a peak explains: of noise, one spectrum in several has a higher one
-    fitted: int = 2  # guesses that are fitted, the most likely ones
-    min_share: float = 0.01  # of the variance of observations, that the fitted mean must repeat
-    phases: int = 12  # of a cycle, at which a pattern is looked at
-    most_cycles: int = 50  # of it
-
-
-DEFAULT = SeasonConfig()
-
-
-def is_resolved(x: FloatArray, period: float, config: SeasonConfig = DEFAULT) -> bool:
+def is_resolved(x: FloatArray, period: float, config: SeasonConfig = SEASONS) -> bool:
     """Whether a column shows enough cycles of a period, and each of them with enough values."""
     values = np.unique(x)
     if len(values) < config.min_values or not period > 0:
@@ -66,7 +43,7 @@ def is_resolved(x: FloatArray, period: float, config: SeasonConfig = DEFAULT) ->
     return bool(cycles >= config.min_cycles and dense)
 
 
-def cycle_folds(x: FloatArray, period: float, folds: int = DEFAULT.folds) -> Folds:
+def cycle_folds(x: FloatArray, period: float, folds: int = SEASONS.folds) -> Folds:
     """Whole cycles, or quarters of the column where there are few, each left out in one of the folds."""
     block = cycles_of(x, period)
     order = np.random.default_rng(0).permutation(block.max() + 1)
@@ -80,8 +57,8 @@ def cycles_of(x: FloatArray, period: float) -> Folds:
     return np.minimum(((x - x.min()) / width).astype(np.intp), int(span / width - 1e-9))
 
 
-def find(table: Table, periods: Sequence[float], config: SeasonConfig = DEFAULT) -> list[tuple[float, Check]]:
-    """The periods of a table of one column that are borne out, the most telling first; `periods` are guesses."""
+def find(table: Table, periods: Sequence[float], config: SeasonConfig = SEASONS) -> list[tuple[float, Check]]:
+    """The periods of a table of one column that left-out cycles support, the clearest first; `periods` are guesses."""
     found: list[tuple[float, Check]] = []
     left, x = table, table.X[:, 0].numpy()
     for _ in range(config.most):
@@ -99,14 +76,14 @@ def find(table: Table, periods: Sequence[float], config: SeasonConfig = DEFAULT)
 
 
 def compared_cycles(about: str, repeating: LeftOut, smooth: LeftOut, x: FloatArray, period: float) -> Check:
-    """What a period is worth on left-out cycles; where they are few, more standard errors are asked for."""
+    """What a period gains on left-out cycles; where they are few, more standard errors are required."""
     check = compared("repeats", about, repeating, smooth, cycles_of(x, period))
-    is_few = float(np.ptp(x)) / period < DEFAULT.few_cycles
-    return replace(check, errors=DEFAULT.few_errors) if is_few else check
+    is_few = float(np.ptp(x)) / period < SEASONS.few_cycles
+    return replace(check, errors=SEASONS.few_errors) if is_few else check
 
 
-def repeated_variance(line: Line, low: float, high: float, period: float, config: SeasonConfig = DEFAULT) -> float:
-    """The variance of what comes back of a function: its mean at each phase, once its level is taken away.
+def repeated_variance(line: Line, low: float, high: float, period: float, config: SeasonConfig = SEASONS) -> float:
+    """The variance of the part of a function that repeats: its mean at each phase, after its level is subtracted.
 
     The level is the mean over one period around each point, as in the classical decomposition of a series.
     """
@@ -123,11 +100,15 @@ def repeated_variance(line: Line, low: float, high: float, period: float, config
 
 def _is_known(period: float, found: Sequence[tuple[float, Check]]) -> bool:
     """Whether a period was found before, or is a harmonic of one."""
-    return any(abs(known / (period * round(max(known / period, 1.0))) - 1) < 0.05 for known, _ in found)
+    return any(_is_same(known, period * round(max(known / period, 1.0))) for known, _ in found)
+
+
+def _is_same(period: float, other: float) -> bool:
+    return abs(period / other - 1) < SEASONS.agreement
 
 
 def _peaks(table: Table, config: SeasonConfig) -> list[float]:
-    """The periods of the highest peaks of the spectrum, each with what the ones before leave."""
+    """The periods of the highest peaks of the spectrum, each of what is left after the waves before it."""
     trend = torch.cat([table.X**k for k in range(4)], 1)
     rest: Tensor = table.y - trend @ torch.linalg.lstsq(trend, table.y[:, None]).solution[:, 0]
     peaks: list[float] = []
@@ -146,13 +127,13 @@ def _peaks(table: Table, config: SeasonConfig) -> list[float]:
 def _distinct(periods: Sequence[float]) -> list[float]:
     kept: list[float] = []
     for p in periods:
-        if all(abs(p / q - 1) > 0.05 for q in kept):
+        if not any(_is_same(p, q) for q in kept):
             kept.append(p)
     return kept
 
 
 def _best(table: Table, periods: Sequence[float], config: SeasonConfig) -> tuple[float, Check, Tensor] | None:
-    """The period with the highest likelihood on all rows, if left-out cycles bear it out; with the pattern that it makes."""
+    """The period with the highest likelihood on all rows, if left-out cycles support it; with its pattern."""
     fits = []
     objective = Objective(REPEATING, table, FitConfig())
     likely = sorted(periods, key=lambda p: -float(objective.scores(start(p, table).unsqueeze(0), Budget())))

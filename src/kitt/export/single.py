@@ -77,8 +77,8 @@ class TableScale(Standardize):
 
 def single_task_gp(fitted: FittedKernel, prior: str, X: Any, y: Any, bounds: Any = None) -> SingleTaskGP:
     """The GP given raw X (N, D) and y (N,); `prior` is a preset of `language.priors`."""
-    dims, s = len(fitted.columns), fitted.standardiser
-    s = Standardiser(np.zeros(dims), np.ones(dims), 0.0, 1.0) if s is None else s
+    dims = len(fitted.columns)
+    s = fitted.standardiser or Standardiser.identity(dims)
     low, high = (np.zeros(dims), np.ones(dims)) if bounds is None else np.asarray(bounds, dtype=float)
     kernel, likelihood = live(fitted, "botorch", standardised=True), _likelihood(fitted)
     priors = FlatPrior.of(preset(prior), fitted.kernel).slots

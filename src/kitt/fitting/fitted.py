@@ -17,7 +17,7 @@ from torch import Tensor
 from kitt.errors import InvalidInputError
 from kitt.fitting.noise import NoiseModel, fit_noise
 from kitt.fitting.table import Table
-from kitt.gp.exact import LeaveOneOut, Posterior, leave_one_out
+from kitt.gp.exact import LeaveOneOut, Posterior, leave_one_out, normal_log_density
 from kitt.gp.sparse import SparsePosterior, choose_inducing
 from kitt.language.fitted_kernel import FittedKernel
 from kitt.language.grammar import Expression
@@ -191,7 +191,7 @@ class FittedGP:
         s = self.fitted_kernel.standardiser
         u = np.asarray(y, np.float64) if s is None else s.transform_y(y)
         mean, _, variance = self.moments(self.inputs(X))
-        density = -0.5 * ((self.warp.forward(u) - mean) ** 2 / variance + np.log(variance) + _LOG_2PI)
+        density = normal_log_density(self.warp.forward(u), mean, variance)
         return density + self.warp.log_slope(u) + (0.0 if s is None else s.log_density_offset)
 
     def to(self, library: str) -> Any:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from kitt.errors import FitError, KittError
 from kitt.fitting.config import FitConfig
@@ -19,9 +20,10 @@ from kitt.fitting.fitted import FittedGP, on_all_rows
 from kitt.fitting.table import Table
 from kitt.gp.exact import LeaveOneOut
 from kitt.language.grammar import Primitive
+from kitt.table.scaling import FloatArray
 
 Rows = NDArray[np.intp]
-_LOG_2PI = math.log(2 * math.pi)
+Predict = Callable[[Table, Tensor], tuple[FloatArray, FloatArray]]  # mean and variance at points, after fitting a table
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def split(rows: int, config: FoldsConfig) -> Iterator[tuple[Rows, Rows]]:
 
 
 def is_wave(model: FittedGP) -> bool:
-    """Whether a kernel has waves in several columns: of so many that could be fitted, one always suits the rows."""
+    """Whether a kernel has waves in several columns: of so many possible ones, some wave fits any rows by chance."""
     repeats = (Primitive.PERIODIC, Primitive.COSINE)
     return len(model.fitted_kernel.columns) > 1 and any(p in repeats for w in model.expression for p in w.factors)
 
@@ -53,7 +55,7 @@ def is_wave(model: FittedGP) -> bool:
 def refitted(model: FittedGP, rows: Table, prior: str, config: FoldsConfig, warm: bool = True) -> FittedGP:
     """The same kernel fitted to these rows alone, or to a subset of them where there are very many.
 
-    It starts from its parameters, or from a search that knows nothing of other rows.
+    The fit starts from the parameters of `model`, or, if not `warm`, from a search on these rows only.
     """
     few = transformed_as(model, rows)
     if len(few.y) > FitConfig.exact_rows:
@@ -80,21 +82,29 @@ def conditioned(model: FittedGP, rows: Table, config: FoldsConfig) -> FittedGP:
 def held_out(
     model: FittedGP, table: Table, prior: str, config: FoldsConfig, end: float = math.inf
 ) -> tuple[Rows, LeaveOneOut]:
-    """The rows of the folds that were finished by `end`, in order, and the prediction of each from the other folds."""
-    found: list[tuple[Rows, torch.Tensor, torch.Tensor]] = []
-    for train, test in split(len(table.y), config):
+    """The rows of the folds that were evaluated by `end`, in order, and the prediction of each by the model fitted again."""
+
+    def predict(rows: Table, X: Tensor) -> tuple[FloatArray, FloatArray]:
+        mean, _, variance = conditioned(refitted(model, rows, prior, config), rows, config).moments(X)
+        return mean, variance
+
+    places, mean, variance = predict_folds(table, split(len(table.y), config), predict, end)
+    y = transformed_as(model, table).y[places]
+    return places, LeaveOneOut.of(y, torch.from_numpy(mean), torch.from_numpy(variance))
+
+
+def predict_folds(
+    table: Table, folds: Iterable[tuple[Rows, Rows]], predict: Predict, end: float = math.inf
+) -> tuple[Rows, FloatArray, FloatArray]:
+    """The left-out rows of all folds that were evaluated by `end`, in order, and their predicted means and variances."""
+    found: list[tuple[Rows, FloatArray, FloatArray]] = []
+    for train, test in folds:
         if found and time.monotonic() > end:
             break
-        rows = replace(table, X=table.X[train], y=table.y[train])
-        moments = conditioned(refitted(model, rows, prior, config), rows, config).moments(table.X[test])
-        found.append((test, torch.from_numpy(moments[0]), torch.from_numpy(moments[2])))
-    places = np.concatenate([test for test, _, _ in found])
+        found.append((test, *predict(table.at(train), table.X[test])))
+    places, mean, variance = (np.concatenate(part) for part in zip(*found, strict=True))
     order = np.argsort(places)
-    mean = torch.cat([part[1] for part in found])[order]
-    variance = torch.cat([part[2] for part in found])[order]
-    y = transformed_as(model, table).y[places[order]]
-    density = -0.5 * ((y - mean) ** 2 / variance + variance.log() + _LOG_2PI)
-    return places[order], LeaveOneOut(mean, variance, density)
+    return places[order], mean[order], variance[order]
 
 
 def with_folds(model: FittedGP, table: Table, prior: str, config: FoldsConfig) -> FittedGP:

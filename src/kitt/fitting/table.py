@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from kitt.errors import InvalidInputError
@@ -50,8 +50,11 @@ class Table:
         """A random subset of the rows, or all rows if there are no more than requested."""
         if len(self.y) <= count:
             return self
-        index = torch.randperm(len(self.y), generator=generator)[:count]
-        return replace(self, X=self.X[index], y=self.y[index])
+        return self.at(torch.randperm(len(self.y), generator=generator)[:count])
+
+    def at(self, places: Tensor | NDArray[np.intp]) -> Table:
+        """The rows at these places."""
+        return replace(self, X=self.X[places], y=self.y[places])
 
 
 def _shortest(X: Tensor) -> Tensor:

@@ -10,12 +10,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from scipy.linalg import lapack
 from torch import Tensor
 
 from kitt.errors import FitError
 from kitt.language.kernels import Kernel, Saved, Term
+from kitt.table.scaling import FloatArray
 
 _LOG_2PI = math.log(2 * math.pi)
 _LADDER = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)  # jitter that is tried, relative to the mean of the diagonal
@@ -273,19 +275,29 @@ class Posterior:
             return mean, (prior - white.square().sum(-2)).clamp_min(0)
 
 
+def normal_log_density(y: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
+    return -0.5 * ((y - mean) ** 2 / variance + np.log(variance) + _LOG_2PI)
+
+
 @dataclass(frozen=True)
 class LeaveOneOut:
+    """The prediction of each point by a model that has not seen it, and the log density of what was observed there."""
+
     mean: Tensor
     variance: Tensor
     log_density: Tensor
+
+    @classmethod
+    def of(cls, y: Tensor, mean: Tensor, variance: Tensor) -> LeaveOneOut:
+        density = normal_log_density(y.numpy(), mean.numpy(), variance.numpy())
+        return cls(mean, variance, torch.from_numpy(density))
 
 
 def leave_one_out(posterior: Posterior, y: Tensor) -> LeaveOneOut:
     """Prediction of each point from all the others, in closed form (R&W eqs. 5.10-5.12), noise included."""
     with torch.no_grad():
         precision = torch.diagonal(torch.cholesky_inverse(posterior.L), dim1=-2, dim2=-1)
-        mean, variance = y - posterior.alpha / precision, 1 / precision
-        return LeaveOneOut(mean, variance, -0.5 * ((y - mean) ** 2 / variance + variance.log() + _LOG_2PI))
+        return LeaveOneOut.of(y, y - posterior.alpha / precision, 1 / precision)
 
 
 def draw(K: Tensor, generator: torch.Generator) -> Tensor:

@@ -110,7 +110,7 @@ class SparsePosterior:
         with torch.no_grad():
             parts = [self._leave_out(X[rows], y[rows]) for rows in _chunks(len(X), len(self.Z))]
             mean, variance = (torch.cat(part) for part in zip(*parts, strict=True))
-            return LeaveOneOut(mean, variance, -0.5 * ((y - mean) ** 2 / variance + variance.log() + _LOG_2PI))
+            return LeaveOneOut.of(y, mean, variance)
 
     def _leave_out(self, X: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         A = _whitened(self.kernel, self.theta, self.L, self.Z, X)

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from kitt.errors import InvalidInputError
 from kitt.files import replacing
+from kitt.gp.exact import normal_log_density
 from kitt.lab.losses import LINEAR_WHITE, Record, files
 from kitt.lab.tasks import data_of, read_table
 from kitt.language.grammar import WORDS, parse
@@ -30,7 +31,6 @@ from kitt.table.scaling import FloatArray
 
 LOSS_CAP = 1.0  # nats per row: a larger loss counts as this much
 FOLDS = 5
-_LOG_2PI = np.log(2 * np.pi)
 _PLAIN = ("RBF", "Matern52")
 
 
@@ -112,12 +112,8 @@ def _design(text: str, place: dict[str, int], tail: int) -> list[int]:
 
 def _components(record: Record, config: DesignConfig) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Log densities of left-out rows (K, N) and test rows (K, M), and prices per row (K,): of all fits, then the tail."""
-
-    def normal(y: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
-        return -0.5 * ((y - mean) ** 2 / variance + np.log(variance) + _LOG_2PI)
-
-    left = normal(record.y, record.loo_mean, record.loo_variance)
-    test = normal(record.test_targets, record.mean, record.variance)
+    left = normal_log_density(record.y, record.loo_mean, record.loo_variance)
+    test = normal_log_density(record.test_targets, record.mean, record.variance)
     tails = [student_t.logpdf(y, config.tail_degrees) for y in (record.y, record.test_targets)]
     prices = np.append(record.sizes, config.tail_parameters) * config.price / len(record.y)
     return np.vstack([left, tails[0]]), np.vstack([test, tails[1]]), prices

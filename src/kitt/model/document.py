@@ -8,7 +8,6 @@ rows, from which the posteriors are computed again when the file is read. A file
 from __future__ import annotations
 
 import json
-import math
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -18,12 +17,10 @@ from importlib import metadata
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
 
 from kitt.errors import CheckpointError, InvalidInputError, KittError
-from kitt.files import check_format, check_schema, load_document, read_schema, write_text
-from kitt.fitting.fitted import FittedGP
+from kitt.files import check_format, check_schema, load_document, write_text
 from kitt.fitting.noise import NoiseModel
 from kitt.fitting.table import Table
 from kitt.language import fitted_kernel
@@ -32,22 +29,21 @@ from kitt.model.evidence import Evidence, EvidenceConfig, Progress, gather
 from kitt.model.mixture import Component, Mixture, heaviest
 from kitt.model.parts import Exportable
 from kitt.model.predictive import Tail
+from kitt.model.stored import (
+    FORMAT,
+    NO_FACTS,
+    VERSION,
+    conditioned,
+    facts_of,
+    from_version_1,
+    inducing_of,
+    rows_of,
+    schema,
+)
 from kitt.model.update import RefitReason, new_rows, refit_reasons, updated
 from kitt.table.dataset import Dataset
 from kitt.table.encoding import Encoding
 from kitt.table.scaling import FloatArray, Warp
-
-FORMAT, VERSION = "kitt-model", 2
-_FACTS = ("log_prior", "gradient_norm", "evaluations", "seconds", "converged", "warnings", "rows_at_fit")
-_NO_FACTS: dict[str, Any] = {
-    "log_prior": 0.0,
-    "gradient_norm": 0.0,
-    "evaluations": 0,
-    "seconds": 0.0,
-    "converged": True,
-    "warnings": (),
-    "rows_at_fit": None,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +90,7 @@ class Model(Exportable):
 
     @classmethod
     def of(cls, mixture: Mixture, rows: Dataset, is_plain: Sequence[bool] | None = None) -> Model:
+        """The model of a mixture that was fitted to these rows; `is_plain` tells which of its kernels are plain defaults."""
         models, used = mixture.models, {c.model for c in mixture.components if c.changing_noise}
         return cls(
             kernels=tuple(model.fitted_kernel for model in models),
@@ -116,6 +113,7 @@ class Model(Exportable):
 
     @property
     def mixture(self) -> Mixture:
+        """The weighted average of the kernels' predictive distributions; raises an error without rows."""
         if self.fitted_mixture is None:
             raise InvalidInputError(
                 "this model has kernels but no rows to predict from",
@@ -132,7 +130,7 @@ class Model(Exportable):
     def on(self, rows: Dataset) -> Model:
         """The same kernels and parameters, conditioned on other rows of the same columns."""
         self._check_rows(rows)
-        return self._conditioned(rows, [(None, _NO_FACTS)] * len(self.kernels))
+        return self._conditioned(rows, [(None, NO_FACTS)] * len(self.kernels))
 
     def _check_rows(self, rows: Dataset) -> None:
         s = self.kernels[0].standardiser
@@ -150,7 +148,7 @@ class Model(Exportable):
     def _conditioned(self, rows: Dataset, details: Sequence[tuple[Any, Mapping[str, Any]]]) -> Model:
         """The model conditioned on rows; `details` are the inducing points and the facts of each fit."""
         parts = zip(self.kernels, self.warps, self.noise_models, details, strict=True)
-        models = tuple(_conditioned(k, rows, warp, noise, *detail) for k, warp, noise, detail in parts)
+        models = tuple(conditioned(k, rows, warp, noise, *detail) for k, warp, noise, detail in parts)
         return replace(self, rows=rows, fitted_mixture=Mixture(models, self.components, self.tail))
 
     def _kept_rows(self) -> Dataset:
@@ -159,11 +157,20 @@ class Model(Exportable):
         return self.rows
 
     def update(self, table: Any, y: ArrayLike | None = None) -> Model:
-        """The same parameters and weights conditioned on more rows: equal to `on` with all rows, without the cubic cost.
+        """Condition the same kernels and weights on more rows: the same as `on` with all rows, without the cubic cost.
 
-        `table` has the new rows in raw units, and also the target unless `y` is given. `refit_reasons` of the result
-        says whether the parameters should be fitted again: because the number of rows has doubled since the fit, or because
-        the new rows are improbable under the model.
+        Parameters
+        ----------
+        table : data frame or array
+            The new rows in raw units; with the target too, unless `y` is given.
+        y : array of shape (M,), optional
+            The target of the new rows.
+
+        Returns
+        -------
+        Model
+            Its `refit_reasons` say why the parameters should be fitted again, if they should: the number of rows has
+            doubled since the fit, or the new rows are improbable under the model.
         """
         new = new_rows(self.encoding, table, y)
         self._check_rows(new)
@@ -176,7 +183,20 @@ class Model(Exportable):
     # prediction
 
     def predict(self, table: Any, noisy: bool = True) -> tuple[FloatArray, FloatArray]:
-        """Mean and standard deviation for each row of a raw table: of an observation, or of the function if not `noisy`."""
+        """Predict new rows.
+
+        Parameters
+        ----------
+        table : data frame or array
+            M rows in raw units.
+        noisy : bool
+            Whether to predict observations, with their noise, or the function.
+
+        Returns
+        -------
+        mean, std : array of shape (M,)
+            In units of the target.
+        """
         mean, variance = self.mixture.standardised(self._inputs(table), noisy)
         s, std = self.kernels[0].standardiser, np.sqrt(variance)
         if s is None:
@@ -185,7 +205,20 @@ class Model(Exportable):
             return s.inverse_mean(mean), np.minimum(std * s.y_scale, np.finfo(np.float64).max)
 
     def evidence(self, progress: Progress | None = None, config: EvidenceConfig | None = None) -> Evidence:
-        """How well the model predicts left-out rows of its table (cross-validation); computed at the first call."""
+        """Cross-validate the model on its own rows: how well it predicts rows that it was not fitted to.
+
+        Parameters
+        ----------
+        progress : callable, optional
+            Called with a description of the current step and the share of all work that is done.
+        config : EvidenceConfig, optional
+            Numbers of folds, and a limit of time.
+
+        Returns
+        -------
+        Evidence
+            Computed at the first call, which takes seconds, and kept.
+        """
         found: dict[EvidenceConfig, Evidence] = self.__dict__.setdefault("_evidence", {})
         c = config or EvidenceConfig()
         if c not in found:
@@ -196,17 +229,51 @@ class Model(Exportable):
         return found[c]
 
     def covariance(self, table: Any, noisy: bool = True) -> FloatArray:
+        """Joint predictive covariance (M, M) of the rows of a table, in squared units of the target."""
         return self.mixture.covariance(self._inputs(table), noisy)
 
     def quantiles(self, table: Any, levels: ArrayLike, noisy: bool = True) -> FloatArray:
-        """Quantiles (M, Q) of each row at Q levels between 0 and 1."""
+        """Quantiles of the predictive distribution.
+
+        Parameters
+        ----------
+        table : data frame or array
+            M rows in raw units.
+        levels : array of shape (Q,)
+            Probabilities between 0 and 1.
+        noisy : bool
+            Whether they are quantiles of observations, with their noise, or of the function.
+
+        Returns
+        -------
+        array of shape (M, Q)
+            In units of the target.
+        """
         return self.mixture.quantiles(self._inputs(table), levels, noisy)
 
     def log_density(self, table: Any, y: ArrayLike) -> FloatArray:
+        """Log predictive density (M,) of observations `y` of the M rows of a table, in units of the target."""
         return self.mixture.log_density(self._inputs(table), y)
 
     def sample(self, table: Any, count: int = 1, noisy: bool = True, random_state: int | None = None) -> FloatArray:
-        """Joint draws (count, M) from the predictive distribution."""
+        """Joint draws from the predictive distribution.
+
+        Parameters
+        ----------
+        table : data frame or array
+            M rows in raw units.
+        count : int
+            Number of draws.
+        noisy : bool
+            Whether to draw observations, with their noise, or functions.
+        random_state : int, optional
+            Seed of the draws.
+
+        Returns
+        -------
+        array of shape (count, M)
+            In units of the target.
+        """
         return self.mixture.sample(self._inputs(table), count, noisy, random_state)
 
     def _inputs(self, table: Any) -> FloatArray:
@@ -218,6 +285,7 @@ class Model(Exportable):
     # files
 
     def to_dict(self, rows: bool = True) -> dict[str, Any]:
+        """The document that `save` writes, described in `schemas/model-2.json`; with or without the rows."""
         data = self.rows if rows else None
         return {
             "format": FORMAT,
@@ -239,13 +307,14 @@ class Model(Exportable):
             "kernel": self.kernels[k].to_dict(),
             "target_transform": self.warps[k].to_dict(),
             "noise_model": None if noise is None else noise.to_dict(),
-            "inducing": _inducing(model),
-            "fit": _facts(model),
+            "inducing": inducing_of(model),
+            "fit": facts_of(model),
         }
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Model:
-        document = check_format(document, FORMAT, VERSION, {1: _from_version_1})
+        """The model of a document; `CheckpointError` if the document is of another kind or contradicts itself."""
+        document = check_format(document, FORMAT, VERSION, {1: from_version_1})
         light = {**document, "rows": None} if "rows" in document else document  # rows are checked below, faster
         check_schema(light, FORMAT, schema(), fitted_kernel.schema())
         try:
@@ -268,13 +337,14 @@ class Model(Exportable):
             if document["rows"] is None:
                 return model
             details = [(part["inducing"], part["fit"]) for part in parts]
-            return model._conditioned(_rows(document["rows"], model.encoding), details)
+            return model._conditioned(rows_of(document["rows"], model.encoding), details)
         except CheckpointError:
             raise
         except (KittError, ValueError, TypeError, OverflowError) as error:
             raise CheckpointError(f"this {FORMAT} document contradicts itself: {error}") from error
 
     def to_json(self, rows: bool = True) -> str:
+        """The document of `to_dict` as text."""
         return json.dumps(self.to_dict(rows), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
     def save(self, path: str | os.PathLike[str], rows: bool = True) -> None:
@@ -303,58 +373,3 @@ def load(path: str | os.PathLike[str]) -> Model:
     (1,)
     """
     return load_document(path, FORMAT, Model.from_dict)
-
-
-def _conditioned(
-    kernel: FittedKernel,
-    rows: Dataset,
-    warp: Warp,
-    noise: NoiseModel | None,
-    inducing: Any,
-    facts: Mapping[str, Any],
-) -> FittedGP:
-    """The GP of a kernel conditioned on rows, as `fit` returns it: exact, or sparse with inducing points."""
-    s = kernel.standardiser
-    X = torch.tensor(rows.X if s is None else s.transform_x(rows.X))
-    y = torch.tensor(warp.forward(rows.y if s is None else s.transform_y(rows.y)))
-    Z = None if inducing is None else torch.tensor(inducing, dtype=torch.float64)
-    norm = math.inf if facts["gradient_norm"] is None else facts["gradient_norm"]
-    facts = {**facts, "gradient_norm": norm, "warnings": tuple(facts["warnings"])}
-    return FittedGP(fitted_kernel=kernel, X=X, y=y, inducing=Z, warp=warp, stored_noise=noise, **facts)
-
-
-def _from_version_1(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A file of version 1 had one weight for each kernel, and no transform, noise model or tail."""
-    check_schema({**document, "rows": None}, FORMAT, schema(1), fitted_kernel.schema())
-    parts = [
-        {
-            "entries": [{"weight": part["weight"], "changing_noise": False, "spread": 1.0}],
-            "target_transform": None,
-            "noise_model": None,
-            **{key: part[key] for key in ("is_plain", "kernel", "inducing", "fit")},
-        }
-        for part in document["components"]
-    ]
-    return {**document, "version": VERSION, "components": parts, "tail": asdict(Tail())}
-
-
-def _inducing(model: FittedGP | None) -> list[list[float]] | None:
-    return None if model is None or model.inducing is None else model.inducing.tolist()
-
-
-def _facts(model: FittedGP | None) -> dict[str, Any]:
-    facts = {name: getattr(model, name) for name in _FACTS} if model else dict(_NO_FACTS)
-    norm = facts["gradient_norm"] if math.isfinite(facts["gradient_norm"]) else None
-    return {**facts, "gradient_norm": norm, "warnings": list(facts["warnings"])}
-
-
-def _rows(values: Any, encoding: Encoding) -> Dataset:
-    if not isinstance(values, Mapping) or set(values) != {"X", "y"}:
-        raise InvalidInputError('expected "rows" with "X" and "y", or null')
-    X, y = (np.array(values[name], dtype=np.float64) for name in ("X", "y"))
-    return Dataset(X, y, encoding.names, encoding.target, encoding)
-
-
-def schema(version: int = VERSION) -> dict[str, Any]:
-    """The JSON Schema of a version of the file."""
-    return read_schema("kitt.model", f"model-{version}.json")

@@ -2,12 +2,12 @@
 
 The rows are divided into twenty folds, those of a large table into ten. For each fold the kernels are fitted again to the
 other rows, from their present parameters as warm starts, and weighted again; then they predict the rows of the fold. Waves
-in several columns are searched anew instead, because their parameters would tell of the rows left out. Leave-one-out at the
-fitted parameters, from which the weights come, would be too optimistic here. Folds are too pessimistic on small tables,
-because they learn from fewer rows. There, the difference to five folds estimates what further rows are worth, and log
-densities are extrapolated to all rows: by a third of that difference, where ten folds would need all of theirs, with a
-larger error (`kitt bench evidence` has the figures). Evidence is computed only on request, with a time budget of its own:
-with many rows only some of the folds are evaluated.
+in several columns are searched again from the start, because a warm start would carry information about the rows left out.
+Leave-one-out at the fitted parameters, from which the weights come, would be too optimistic here. Folds are too pessimistic
+on small tables, because they learn from fewer rows. There, the difference between five and twenty folds estimates what
+further rows gain, and log densities are extrapolated to all rows by a third of that difference; from ten folds it would be
+the whole of a smaller difference, with a larger error (`kitt bench evidence` has the figures). Evidence is computed only on
+request, with a time budget of its own: with many rows only some of the folds are evaluated.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from kitt.fitting.fit import Fitter
 from kitt.fitting.fitted import FittedGP
 from kitt.fitting.folds import FoldsConfig, conditioned, held_out, is_wave, refitted, split
 from kitt.fitting.table import Table
+from kitt.gp.exact import normal_log_density
 from kitt.language.grammar import Expression
 from kitt.model.candidates import PLAIN as PLAIN_KERNELS
 from kitt.model.candidates import prior_of
@@ -36,7 +37,6 @@ from kitt.table.scaling import FloatArray
 
 Progress = Callable[[str, float], None]
 PLAIN = PLAIN_KERNELS[0]  # the kernel that the gain is relative to
-_LOG_2PI = math.log(2 * math.pi)
 _LEAST_VARIANCE = 1e-6  # for a target that is constant outside one fold
 
 
@@ -111,6 +111,11 @@ class Evidence:
         """Share of the variance of left-out rows that their predictions explain; negative if the mean is better."""
         spread = float((self.observed / self._unit).std())
         return 1 - (self.rmse / self._unit / spread) ** 2 if spread > 0 else 0.0
+
+    @property
+    def residuals(self) -> FloatArray:
+        """Observed minus predicted, in predictive standard deviations."""
+        return (self.observed - self.mean) / self.std
 
     @property
     def _unit(self) -> float:
@@ -200,7 +205,7 @@ def _judge(
     c: FoldsConfig,
 ) -> dict[str, NDArray[Any]]:
     """The entries of `Evidence` for the rows of one fold."""
-    rows, u = replace(table, X=table.X[train], y=table.y[train]), table.y[test].numpy()
+    rows, u = table.at(train), table.y[test].numpy()
     s = table.standardiser
     raw = table.X[test].numpy() if s is None else s.inverse_x(table.X[test].numpy())
     observed = u if s is None else s.inverse_mean(u)
@@ -219,7 +224,7 @@ def _judge(
         plain = refitted(mixture.models[known], rows, prior_of(True), c)
     else:
         plain = Fitter(rows, prior=prior_of(True), random_state=c.seed).fit(PLAIN)
-    centre, spread = float(rows.y.mean()), max(float(rows.y.var(correction=0)), _LEAST_VARIANCE)
+    centre, spread = rows.y.mean().numpy(), rows.y.var(correction=0).clamp_min(_LEAST_VARIANCE).numpy()
     offset = 0.0 if s is None else s.log_density_offset
     return {
         "rows": test,
@@ -229,7 +234,7 @@ def _judge(
         "pit": predictive.cdf(u[:, None])[:, 0],
         "log_density": predictive.log_density(u) + offset,
         "plain": with_tail(conditioned(plain, rows, c).log_density(raw, observed) - offset, u) + offset,
-        "no_signal": -0.5 * ((u - centre) ** 2 / spread + math.log(spread) + _LOG_2PI) + offset,
+        "no_signal": normal_log_density(u, centre, spread) + offset,
     }
 
 

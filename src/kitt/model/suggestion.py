@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from kitt.errors import InvalidInputError
 from kitt.fitting.fit import Failure
+from kitt.fitting.fitted import FittedGP
 from kitt.language.grammar import Expression
 from kitt.model.document import Model
 from kitt.model.mixture import Mixture
@@ -75,6 +76,7 @@ class Suggestion:
 
     @property
     def mixture(self) -> Mixture:
+        """The weighted average of the fitted kernels; raises an error if nothing was fitted."""
         return self.fitted.mixture
 
     @property
@@ -85,6 +87,7 @@ class Suggestion:
         return self.model
 
     def save(self, path: str | PathLike[str], rows: bool = True) -> None:
+        """Write the fitted model to a file, as `Model.save` does."""
         self.fitted.save(path, rows)
 
     def to_dict(self) -> dict[str, Any]:
@@ -109,25 +112,8 @@ class Suggestion:
             "seconds": self.seconds,
         }
         if self.model is not None:
-            out["kernels"] = [
-                {
-                    "name": _name(m.expression, plain, not m.warp.is_identity),
-                    "expression": str(m.expression),
-                    "weight": float(w),
-                    "rows": m.rows,
-                    "is_plain": plain,
-                    "target_transform": None if m.warp.is_identity else m.warp.kind,
-                    "log_marginal_likelihood": m.log_marginal_likelihood,
-                    "loo_log_density": m.loo_log_density,
-                    "bic": m.bic,
-                    "parameters": m.parameter_count,
-                    "price": PRICES.parameter_price * m.parameter_count,
-                    "converged": m.converged,
-                    "seconds": m.seconds,
-                    "warnings": list(m.warnings),
-                }
-                for m, w, plain in zip(self.mixture.models, self.mixture.weights, self.model.is_plain, strict=True)
-            ]
+            parts = zip(self.mixture.models, self.mixture.weights, self.model.is_plain, strict=True)
+            out["kernels"] = [_facts(model, float(weight), plain) for model, weight, plain in parts]
             out["failures"] = list(map(str, self.failures))
         return out
 
@@ -182,12 +168,32 @@ class Suggestion:
 
 
 def _name(expression: Expression, is_plain: bool, is_transformed: bool) -> str:
-    """What tells a fitted kernel from others with the same words."""
+    """What distinguishes a fitted kernel from others with the same words."""
     return f"{expression}{' (plain)' * is_plain}{' of the transformed target' * is_transformed}"
 
 
 def _row(*cells: str) -> str:
     return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
+
+
+def _facts(model: FittedGP, weight: float, is_plain: bool) -> dict[str, Any]:
+    """A fitted kernel as JSON types."""
+    return {
+        "name": _name(model.expression, is_plain, not model.warp.is_identity),
+        "expression": str(model.expression),
+        "weight": weight,
+        "rows": model.rows,
+        "is_plain": is_plain,
+        "target_transform": None if model.warp.is_identity else model.warp.kind,
+        "log_marginal_likelihood": model.log_marginal_likelihood,
+        "loo_log_density": model.loo_log_density,
+        "bic": model.bic,
+        "parameters": model.parameter_count,
+        "price": PRICES.parameter_price * model.parameter_count,
+        "converged": model.converged,
+        "seconds": model.seconds,
+        "warnings": list(model.warnings),
+    }
 
 
 def _is_count(x: FloatArray) -> bool:
@@ -225,6 +231,6 @@ def cautions(dataset: Dataset, captions: Captions) -> Iterator[str]:
         if dataset.d > 1 and _is_count(x):
             yield f"column '{name}' only numbers the rows: leave it out, unless their order means something, such as time"
     for first, second in _same(dataset):
-        yield f"columns '{first}' and '{second}' say the same: leave one out, or neither can be told from the other"
+        yield f"columns '{first}' and '{second}' carry the same information: leave one out: no fit can separate them"
     if captions.is_strange:
         yield "the table looks unlike anything the network was trained on: trust the fits more than the captions"

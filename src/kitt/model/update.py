@@ -29,7 +29,7 @@ class UpdateConfig:
     """When a new fit is advised; by convention, not tuned."""
 
     growth: float = 2.0  # number of rows relative to the number that was fitted to
-    surprise: float = 1e-3  # p-value of the new rows under the model below which a new fit is advised
+    p_value: float = 1e-3  # of the new rows under the model, below which a new fit is advised
 
 
 @dataclass(frozen=True)
@@ -131,15 +131,15 @@ def refit_reasons(
         yield RefitReason("more rows", text)
     s = model.fitted_kernel.standardiser
     u = new.y if s is None else s.transform_y(new.y)
-    if surprise(predicted, u) < c.surprise:
+    if p_value(predicted, u) < c.p_value:
         text = (
-            f"the new rows ({new.n}) lie farther from their predictions than the model expects (by chance, once in "
-            f"{1 / c.surprise:g} times): fit again"
+            f"the new rows ({new.n}) are improbable under the model: by chance, rows would lie so far from their "
+            f"predictions less than once in {1 / c.p_value:g} times: fit again"
         )
         yield RefitReason("improbable rows", text)
 
 
-def surprise(predicted: Predictive, u: FloatArray) -> float:
+def p_value(predicted: Predictive, u: FloatArray) -> float:
     """The p-value of rows under their predictive distributions: the probability of rows at least as far out."""
     level = np.clip(predicted.cdf(u[:, None])[:, 0], 1e-12, 1 - 1e-12)
     return float(gammaincc(0.5 * len(u), 0.5 * np.square(ndtri(level)).sum()))  # chi-square with a degree for each row

@@ -157,29 +157,12 @@ def caption(
     >>> print(captions.best.expression)
     Linear
     """
-    options = {"head": head, "search": search, "ranking": ranking, "reading": reading}
-    return caption_tables([(X, y)], k, model=model, config=config, random_state=random_state, **options)[0]
-
-
-def caption_tables(
-    tables: Sequence[tuple[FloatArray, FloatArray]],
-    k: int = 3,
-    *,
-    model: str | LoadedModel = "default",
-    head: str = "decoder",
-    search: str = "beam",
-    ranking: str = "expected-loss",
-    reading: str = "quick",
-    random_state: int = 0,
-    config: RankingConfig = RANKING,
-) -> list[Captions]:
-    """Captions of several tables."""
     _check_options(k, head=head, search=search, ranking=ranking, reading=reading)
     loaded = load(model) if isinstance(model, str) else model
     generator = torch.Generator().manual_seed(random_state)
     with torch.inference_mode(), threads_for(READINGS[reading].max_rows):
-        views = (encode_table(loaded, X, y, random_state, READINGS[reading]) for X, y in tables)
-        return [_caption(loaded, view, k, head, search, ranking, generator, config) for view in views]
+        view = encode_table(loaded, X, y, random_state, READINGS[reading])
+        return _caption(loaded, view, k, head, search, ranking, generator, config)
 
 
 _ALLOWED = {"head": HEADS, "search": tuple(SEARCHES), "ranking": tuple(RANKINGS), "reading": tuple(READINGS)}

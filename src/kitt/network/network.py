@@ -5,7 +5,7 @@ log-probabilities of the single words; a decoder turns them and a prompt into lo
 
 Shapes: B data sets, N points, D input dimensions, E embedding, H heads, V words, T caption length.
 Masks are boolean, True where there is data: `n_mask` (B, N) for points, `d_mask` (B, D) for dimensions, None for all of
-it. Every data set has a point and a dimension. What stands in masked places of X and y does not matter, NaN included.
+it. Every data set has a point and a dimension. The values of X and y in masked places have no influence, not even NaN.
 Token ids: words are 0..V-1, then STOP = V, START = V + 1, PAD = V + 2. The decoder predicts words and STOP.
 """
 

@@ -38,11 +38,11 @@ _LIBRARIES = ("kitt-gp", "torch", "numpy", "scipy")
 
 @dataclass(frozen=True)
 class Candidate:
-    """A kernel that the network named, or a plain one; what it was given, and how well it predicts left-out rows."""
+    """A kernel that the network proposed, or a plain one, with its weight and how well it predicts left-out rows."""
 
     expression: Expression
     is_plain: bool
-    probability: float | None  # of the network; None: it did not name this one
+    probability: float | None  # by the network; None if it did not propose this kernel
     weight: float = 0.0
     gain: float | None = None  # log density of left-out rows minus that of the plain kernel, in nats per row
     error: float | None = None  # its standard error
@@ -77,7 +77,7 @@ def _probability(captions: Iterable[Caption], expression: Expression) -> float |
 
 
 def plain(suggestion: Suggestion) -> FittedGP | None:
-    """The default that users have today: plain RBF-ARD, or whatever plain kernel there is."""
+    """The common default: plain RBF-ARD, or whatever plain kernel there is."""
     model = suggestion.fitted
     plains = [gp for gp, yes in zip(model.mixture.models, model.is_plain, strict=True) if yes]
     return next((gp for gp in plains if str(gp.expression) == "RBF"), plains[0] if plains else None)
@@ -105,9 +105,9 @@ def shares(explanation: Explanation, most: int = 8) -> list[Share]:
     pairs: list[Share] = [
         (" and ".join(p.columns) + " together", p.share, p.error, None) for p in explanation.interactions
     ]
-    told = [*single[:most], *(pair for pair in pairs[:3] if pair[1] >= 0.01)]
-    rest = 1 - sum(share for _, share, _, _ in told)
-    return [*told, ("everything else", max(rest, 0.0), 0.0, None)]
+    shown = [*single[:most], *(pair for pair in pairs[:3] if pair[1] >= 0.01)]
+    rest = 1 - sum(share for _, share, _, _ in shown)
+    return [*shown, ("everything else", max(rest, 0.0), 0.0, None)]
 
 
 def likely_words(suggestion: Suggestion, most: int = 6) -> list[tuple[str, float]]:
@@ -130,59 +130,16 @@ def cautions(suggestion: Suggestion) -> list[str]:
     ]
 
 
-# --- predictions of left-out rows -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class LeftOut:
-    """Rows predicted by models that had not seen them (`Model.evidence`); in units of the target."""
-
-    evidence: Evidence
-
-    @property
-    def observed(self) -> FloatArray:
-        return self.evidence.observed
-
-    @property
-    def mean(self) -> FloatArray:
-        return self.evidence.mean
-
-    @property
-    def pit(self) -> FloatArray:
-        return self.evidence.pit
-
-    @property
-    def standardised(self) -> FloatArray:
-        return (self.evidence.observed - self.evidence.mean) / self.evidence.std
-
-    @property
-    def rmse(self) -> float:
-        return self.evidence.rmse
-
-    @property
-    def r2(self) -> float:
-        return self.evidence.r2
-
-    @property
-    def coverage(self) -> float:
-        """Share of the rows inside their central 95 % interval."""
-        return self.evidence.coverage(0.95)
-
-    @property
-    def told(self) -> str:
-        """Which rows these are."""
-        e = self.evidence
-        some = "" if e.folds == e.of_folds else f", of which {e.folds} were judged in the time there is"
-        return f"{len(e.rows):,} rows in {e.of_folds} parts{some}"
-
-
-def left_out(suggestion: Suggestion) -> LeftOut:
-    return LeftOut(suggestion.fitted.evidence())
+def folds_text(evidence: Evidence) -> str:
+    """How many rows were left out, and in how many folds."""
+    judged = (
+        "" if evidence.folds == evidence.of_folds else f", of which {evidence.folds} were evaluated in the time given"
+    )
+    return f"{len(evidence.rows):,} rows in {evidence.of_folds} folds{judged}"
 
 
 def scale(kernel: FittedKernel) -> Standardiser:
-    dims = len(kernel.columns)
-    return kernel.standardiser or Standardiser(np.zeros(dims), np.ones(dims), 0.0, 1.0)
+    return kernel.standardiser or Standardiser.identity(len(kernel.columns))
 
 
 # --- how it was made ------------------------------------------------------------------------------------------------------
@@ -247,7 +204,7 @@ def _in_units(kernel: FittedKernel, slot: Slot, primitive: Primitive, value: Flo
 
 
 def seen(suggestion: Suggestion) -> str:
-    """Which rows the network looked at."""
+    """Which rows the network read."""
     table = suggestion.dataset
     chosen = subsets(table.X, table.y, suggestion.options.random_state)
     return f"all {table.n:,} rows" if chosen is None else f"{len(chosen)} random subsets of {len(chosen[0]):,} rows"

@@ -90,11 +90,11 @@ def _along(suggestion: Suggestion, column: encoding.Column, curves: features.Cur
     name, table = column.outputs[0], suggestion.dataset
     d = table.names.index(name)
     widths, inside = (np.array(values) for values in zip(*features.PASSES, strict=True))
-    told = curves.neighbours[0, d].numpy() > _FEWEST_NEIGHBOURS
+    dense = curves.neighbours[0, d].numpy() > _FEWEST_NEIGHBOURS
 
     def split(values: torch.Tensor) -> tuple[Line, Line]:
-        y, alike = values[0, d, 0].numpy(), told & inside & (table.d > 1)
-        return (scales[d] * widths[told & ~inside], y[told & ~inside]), (scales[d] * widths[alike], y[alike])
+        y, alike = values[0, d, 0].numpy(), dense & inside & (table.d > 1)
+        return (scales[d] * widths[dense & ~inside], y[dense & ~inside]), (scales[d] * widths[alike], y[alike])
 
     axis = Column(name, "days" if column.kind == "date" else "")
     power = curves.power[0, d].numpy()

@@ -119,8 +119,8 @@ def _past(forecast: Forecast) -> dict[str, Any]:
         "picture": origins(forecast),
         "error": error_by_step(forecast.series.name, ahead, steps["mean_absolute_error"].to_numpy()),
         "coverage": coverage_by_step(ahead, steps["coverage"].to_numpy(), claims["coverage"]),
-        "told": f"{counted(claims['values'], 'value')} in all: mean absolute error {digits(claims['mean_absolute_error'])}, "
-        f"{percent(claims['coverage'])} inside their 90 % intervals.",
+        "summary": f"{counted(claims['values'], 'value')} in all: mean absolute error "
+        f"{digits(claims['mean_absolute_error'])}, {percent(claims['coverage'])} inside their 90 % intervals.",
     }
 
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kitt.formatting import percent
+from kitt.model.evidence import Evidence
 from kitt.model.suggestion import Suggestion
 from kitt.report import figures
 from kitt.report.canvas import Svg
-from kitt.report.content import LeftOut
 from kitt.report.figures import Column, Curve
+from kitt.table import encoding
+from kitt.table.scaling import FloatArray
 
 if TYPE_CHECKING:
     from kitt import Explanation
-from kitt.table import encoding
-from kitt.table.scaling import FloatArray
 
 MOST_COLUMNS = 6
 MOST_SCATTERS = 3
@@ -33,7 +33,7 @@ class Gallery:
 
     suggestion: Suggestion
     explanation: Explanation
-    left_out: LeftOut
+    left_out: Evidence
 
     @property
     def target(self) -> str:
@@ -80,7 +80,7 @@ class Gallery:
         out = self.left_out
         return (
             figures.predicted_observed(self.target, out.observed, out.mean),
-            figures.residuals(self.target, out.mean, out.standardised),
+            figures.residuals(self.target, out.mean, out.residuals),
             figures.calibration(out.pit),
         )
 

@@ -81,11 +81,12 @@ def _facts(suggestion: Suggestion) -> dict[str, Any]:
 
     model = suggestion.fitted
     plain = content.plain(suggestion)
-    explanation = replace(kitt.explain(suggestion), caveats=())  # told as cautions
-    left_out = content.left_out(suggestion)
+    explanation = replace(kitt.explain(suggestion), caveats=())  # they are among the cautions
+    left_out = model.evidence()
     return {
         "explanation": explanation,
         "left_out": left_out,
+        "folds": content.folds_text(left_out),
         "shares": content.shares(explanation) if len(explanation.columns) > 1 and explanation.is_signal else [],
         **_pictures(Gallery(suggestion, explanation, left_out)),
         "table": suggestion.dataset,

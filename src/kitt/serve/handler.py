@@ -21,7 +21,7 @@ from kitt.network.checkpoint import bundled
 from kitt.serve import schemas
 from kitt.serve.jobs import Queue
 from kitt.serve.settings import Settings
-from kitt.serve.tables import Table, predictions, scatters
+from kitt.serve.tables import Upload, predictions, scatters
 from kitt.serve.worker import FitTask, ForecastTask, summarised
 from kitt.suggest import suggest_dataset
 
@@ -36,7 +36,7 @@ class Handler:
         self.settings, self.queue = settings, queue
         self._limit = anyio.CapacityLimiter(2)
 
-    async def read(self, request: Request, kind: type[Q]) -> tuple[Table, Q]:
+    async def read(self, request: Request, kind: type[Q]) -> tuple[Upload, Q]:
         """The table and the options of a request, as a form or as JSON."""
         form = request.headers.get("content-type", "").split(";")[0].strip().lower()
         if form == "multipart/form-data":
@@ -46,7 +46,7 @@ class Handler:
         body = await request.body()
         return await self._in_thread(partial(self._read_json, body, kind))
 
-    async def _read_form(self, request: Request, kind: type[Q]) -> tuple[Table, Q]:
+    async def _read_form(self, request: Request, kind: type[Q]) -> tuple[Upload, Q]:
         async with request.form(max_files=1, max_fields=self.settings.max_columns + 20) as form:
             file = form.get("file")
             if not isinstance(file, UploadFile):
@@ -55,9 +55,9 @@ class Handler:
             lists = [name for name in fields if name in kind.model_fields and _is_list(kind, name)]
             question = _validated(kind, fields | {name: [str(v) for v in form.getlist(name)] for name in lists})
             content, name = await file.read(), question.name or file.filename
-        return await self._in_thread(partial(Table.of_file, content, name, self.settings)), question
+        return await self._in_thread(partial(Upload.of_file, content, name, self.settings)), question
 
-    def _read_json(self, body: bytes, kind: type[Q]) -> tuple[Table, Q]:
+    def _read_json(self, body: bytes, kind: type[Q]) -> tuple[Upload, Q]:
         try:
             fields = json.loads(body)
         except (ValueError, RecursionError) as error:
@@ -66,13 +66,13 @@ class Handler:
             raise InvalidInputError("expected a JSON object with 'columns'; got something else")
         columns = _validated(schemas.Columns, {"columns": fields.pop("columns", None)}).columns
         question = _validated(kind, fields)
-        return Table.of_columns(columns, question.name, self.settings), question
+        return Upload.of_columns(columns, question.name, self.settings), question
 
-    async def suggest(self, table: Table, question: schemas.Question) -> tuple[FitTask, dict[str, Any]]:
+    async def suggest(self, table: Upload, question: schemas.Question) -> tuple[FitTask, dict[str, Any]]:
         """The work of a fit, and what the network says before it."""
         return await self._in_thread(partial(self._suggest, table, question))
 
-    def _suggest(self, table: Table, question: schemas.Question) -> tuple[FitTask, dict[str, Any]]:
+    def _suggest(self, table: Upload, question: schemas.Question) -> tuple[FitTask, dict[str, Any]]:
         if question.model not in (None, self.settings.model, *(facts.name for facts in bundled())):
             raise InvalidInputError(f"no network is called '{question.model}': see /api/models")
         options: dict[str, Any] = {"k": question.k, "model": question.model or self.settings.model}
@@ -88,7 +88,7 @@ class Handler:
         task = FitTask(table.name, dataset.target, dataset.n, dataset, chosen)
         return task, {**said, "scatters": scatters(dataset)}
 
-    async def forecast(self, table: Table, question: schemas.ForecastQuestion) -> ForecastTask:
+    async def forecast(self, table: Upload, question: schemas.ForecastQuestion) -> ForecastTask:
         """The work of a forecast; a series that cannot be forecast is an error now."""
         return await self._in_thread(partial(_forecast_task, table, question))
 
@@ -97,14 +97,14 @@ class Handler:
         table, _ = await self.read(request, schemas.Question)
         return await self._in_thread(partial(predictions, table, model))
 
-    async def describe(self, table: Table) -> dict[str, Any]:
+    async def describe(self, table: Upload) -> dict[str, Any]:
         return await self._in_thread(table.describe)
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
         return await anyio.to_thread.run_sync(work, limiter=self._limit)
 
 
-def _forecast_task(table: Table, question: schemas.ForecastQuestion) -> ForecastTask:
+def _forecast_task(table: Upload, question: schemas.ForecastQuestion) -> ForecastTask:
     frame, columns = Columns(question.target, question.time, (), tuple(question.known)).of(table.frame)
     assert columns.target is not None
     series = one_series(frame, columns)

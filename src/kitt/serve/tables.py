@@ -31,7 +31,7 @@ _GROWTH = 10  # largest size of an uncompressed file, relative to the upload
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class Upload:
     """A raw table with its name, which is only displayed and never used as a file name."""
 
     name: str
@@ -39,14 +39,14 @@ class Table:
     notes: Notes = ()
 
     @classmethod
-    def of_file(cls, content: bytes, name: str | None, settings: Settings) -> Table:
+    def of_file(cls, content: bytes, name: str | None, settings: Settings) -> Upload:
         content = _unpacked(content, settings)
         _check_before_reading(content, settings)
         frame, notes = read_table(_Named(content))
         return cls(_shown(name), _checked(frame, settings), notes)
 
     @classmethod
-    def of_columns(cls, columns: Mapping[str, Sequence[Any]], name: str | None, settings: Settings) -> Table:
+    def of_columns(cls, columns: Mapping[str, Sequence[Any]], name: str | None, settings: Settings) -> Upload:
         import pandas as pd
 
         lengths = {len(values) for values in columns.values()}
@@ -185,7 +185,7 @@ def _explained(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> float:
     return float((sizes[used] * (means - y.mean()) ** 2).sum() / len(y) / spread) - used.sum() / len(y)
 
 
-def predictions(table: Table, model: str) -> str:
+def predictions(table: Upload, model: str) -> str:
     """The rows of a table with mean, standard deviation and 90 % interval, as CSV; `model` is that of a finished job."""
     fitted = Model.from_dict(json.loads(model))
     with warnings.catch_warnings():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -12,6 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from kitt.errors import FitError, InvalidInputError
+from kitt.gp.exact import normal_log_density
 from kitt.table.dataset import Dataset
 from kitt.table.scaling import FloatArray, Standardiser
 
@@ -70,10 +70,6 @@ class FittedMethod:
         if not np.isfinite(inputs).all():
             raise InvalidInputError("expected finite numbers in X; got missing or infinite ones: remove those rows")
         return inputs
-
-
-def normal_log_density(y: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
-    return -0.5 * ((y - mean) ** 2 / variance + np.log(variance) + math.log(2 * math.pi))
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,8 @@ import torch
 
 from kitt.botorch import default_model
 from kitt.errors import FitError, MissingExtraError
-from kitt.lab.baselines.base import FittedMethod, check_size, normal_log_density
+from kitt.gp.exact import normal_log_density
+from kitt.lab.baselines.base import FittedMethod, check_size
 from kitt.table.dataset import Dataset
 from kitt.table.scaling import FloatArray
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from kitt.errors import InvalidInputError
-from kitt.lab.baselines.base import FittedMethod, normal_log_density
+from kitt.gp.exact import normal_log_density
+from kitt.lab.baselines.base import FittedMethod
 from kitt.table.dataset import Dataset
 from kitt.table.scaling import FloatArray
 

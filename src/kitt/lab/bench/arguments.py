@@ -13,8 +13,9 @@ Out = Annotated[Path, typer.Option("--out", help="File of JSON lines; cells that
 Jobs = Annotated[
     int, typer.Option("--jobs", help="Number of cells that run at the same time; 0 runs them in this process.", min=0)
 ]
-Backend = Annotated[str, typer.Option("--backend", help="loky, or dask for a cluster.")]
-Scheduler = Annotated[str | None, typer.Option("--scheduler", help="Address of the dask scheduler.")]
+Scheduler = Annotated[
+    str | None, typer.Option("--scheduler", help="Address of a dask scheduler, to run on its cluster.")
+]
 Retry = Annotated[bool, typer.Option("--retry", help="Run cells again that failed.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="A setting, as name=value; may be repeated.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of all random numbers.")]

@@ -23,12 +23,12 @@ from kitt.lab.bench.arguments import (
     Tables,
     TrainRows,
 )
-from kitt.lab.bench.show import console, names_of, plan_of, print_grid, read_lines, run_cells, specs_of, splits_of
+from kitt.lab.bench.show import console, names_of, print_grid, read_lines, run_cells, specs_of, splits_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kitt.lab.bench.runner import Line, Plan
+    from kitt.lab.bench.runner import Line
     from kitt.lab.bench.tables import Grid
 
 METHODS = {"table": "botorch,kitt", "series": "seasonal-naive,kitt-forecast,kitt"}  # by default
@@ -66,27 +66,25 @@ def atlas(
     cells = (
         series_cells(found, specs, seed) if is_series else a.atlas_cells(found, splits_of(splits), specs, rows, seed)
     )
-    lines = run_cells(cells, out, _plan(jobs, scheduler, retry))
+    lines = run_cells(cells, out, jobs, scheduler, retry)
     if is_series:
         _print_tables([series_grid(lines)], lines)
     else:
         _print_comparisons(lines, reference, None if against is None else read_lines([against], reference))
 
 
-def _plan(jobs: int, scheduler: str | None, retry: bool) -> Plan:
-    return plan_of(jobs, "loky" if scheduler is None else "dask", scheduler, retry)
-
-
 def _print_comparisons(lines: Sequence[Line], reference: str, against: Sequence[Line] | None) -> None:
     from kitt.lab.bench.comparisons import comparison_grids
-    from kitt.lab.bench.tables import label
+    from kitt.lab.bench.scores import label
 
     there = {label(line["key"]) for line in (lines if against is None else against) if line["status"] == "ok"}
     if reference in there:
         _print_tables(comparison_grids(lines, reference, against), [*lines, *(against or [])])
     else:
-        told = ", ".join(sorted(there)) or "none"
-        console.print(f"no lines of the reference {reference}: choose one of {told} with --reference", highlight=False)
+        present = ", ".join(sorted(there)) or "none"
+        console.print(
+            f"no lines of the reference {reference}: choose one of {present} with --reference", highlight=False
+        )
 
 
 def _print_tables(grids: Sequence[Grid], lines: Sequence[Line]) -> None:
@@ -122,16 +120,13 @@ def capture(
     from kitt.lab.bench.datasets import data_directory
     from kitt.lab.bench.methods import settings_of
 
-    found, plan = (
-        sources(data_directory(data, "atlas"), rows, "table", half, names_of(tables)),
-        _plan(jobs, scheduler, retry),
-    )
+    found = sources(data_directory(data, "atlas"), rows, "table", half, names_of(tables))
     settings, which = settings_of(options or []), splits_of(splits)
     cells = c.word_cells(found, which, rows, settings, seed)
     networks = names_of(models) or []
     for model in networks:
         cells += c.caption_cells(found, which, rows, settings, model, k, seed)
-    lines = run_cells(cells, out, plan)
+    lines = run_cells(cells, out, jobs, scheduler, retry)
     _print_tables([c.capture_grid(lines, rows, model) for model in networks], lines)
 
 
@@ -155,5 +150,5 @@ def atlas_data(
     console.print(f"{len(entries)} files in {out}", highlight=False, soft_wrap=True)
     if compare is not None:
         for how, names in d.agreement(out, compare, entries).items():
-            told = f": {', '.join(names[:10])}" if names and how != "same bytes" else ""
-            console.print(f"{how}: {len(names)}{told}", highlight=False, soft_wrap=True)
+            shown = f": {', '.join(names[:10])}" if names and how != "same bytes" else ""
+            console.print(f"{how}: {len(names)}{shown}", highlight=False, soft_wrap=True)

@@ -130,8 +130,10 @@ def _modeller(method: str, bounds: Tensor, seed: int) -> Modeller:
 
     if method == "default":
         return lambda X, Y: default_model(X.numpy(), Y[:, 0].numpy(), bounds.numpy())
-    growth = math.inf if method == "kitt-once" else AdvisorConfig.ask_growth
-    config = AdvisorConfig(ask_growth=growth, ask_surprised=method != "kitt-once", whole=method == "kitt-mixture")
+    growth = math.inf if method == "kitt-once" else AdvisorConfig.caption_growth
+    config = AdvisorConfig(
+        caption_growth=growth, caption_improbable=method != "kitt-once", whole=method == "kitt-mixture"
+    )
     return KernelAdvisor(bounds, config, seed).model
 
 

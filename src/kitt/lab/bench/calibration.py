@@ -22,7 +22,7 @@ from kitt.lab.bench.runner import Cell, Line
 from kitt.lab.simulate import PAD
 from kitt.lab.train import PRESETS, draw_batch, recipe
 from kitt.language.grammar import Expression, parse
-from kitt.network.caption import HEADS, caption_tables
+from kitt.network.caption import HEADS, caption
 from kitt.network.checkpoint import load, read_facts
 from kitt.network.properties import PROPERTIES, has_property
 
@@ -49,12 +49,12 @@ def calibrate(model: str, preset: str, batch: int) -> dict[str, Any]:
         alone = head == "classifier" and config.classify == "single"  # it learned from single words only
         kept = [i for i, words in enumerate(drawn.captions) if not alone or (words != PAD).sum() == 1]
         tables = [(drawn.X[i].double().numpy(), drawn.y[i].double().numpy()) for i in kept]
-        first = [c.ranked[0] for c in caption_tables(tables, 1, model=loaded, head=head, ranking="probability")]
+        first = [caption(*t, 1, model=loaded, head=head, ranking="probability").best for t in tables]
         true = [drawn.captions[i][: 1 if head == "classifier" else None] for i in kept]
         hits = [set(c.expression.indices) == set(t[t != PAD].tolist()) for c, t in zip(first, true, strict=True)]
         bins[head] = calibration([c.probability for c in first], hits)
     tables = [(X.double().numpy(), y.double().numpy()) for X, y in zip(drawn.X, drawn.y, strict=True)]
-    said = [c.properties for c in caption_tables(tables, 1, model=loaded)]
+    said = [caption(*t, 1, model=loaded).properties for t in tables]
     kernels = [Expression.from_indices(words[words != PAD].tolist()) for words in drawn.captions]
     believed = {
         name: calibration([p[j].probability for p in said], [has_property(name, e) for e in kernels])
@@ -74,9 +74,9 @@ def property_summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
     rows = []
     for (model, preset, name), parts in found.items():
         bins = np.sum(parts, axis=0)
-        count, promised, kept = bins.sum(0)
+        count, expected, hits = bins.sum(0)
         row = {"model": model, "preset": preset, "property": name, "data_sets": int(count)}
-        shares = {"have_it": kept / max(count, 1), "promised": promised / max(count, 1)}
+        shares = {"have_it": hits / max(count, 1), "mean_probability": expected / max(count, 1)}
         rows.append(row | shares | {"ece": calibration_error(bins), "by_chance": chance_error(bins)})
     return rows
 
@@ -96,17 +96,17 @@ def summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
     """Share of correct first choices, their mean probability, the calibration error, and the error expected by chance."""
     rows = []
     for (model, preset, head), bins in curves(lines).items():
-        count, promised, kept = bins.sum(0)
+        count, expected, hits = bins.sum(0)
         row = {"model": model, "preset": preset, "head": head, "data_sets": int(count)}
-        shares = {"right": kept / max(count, 1), "promised": promised / max(count, 1)}
+        shares = {"right": hits / max(count, 1), "mean_probability": expected / max(count, 1)}
         rows.append(row | shares | {"ece": calibration_error(bins), "by_chance": chance_error(bins)})
     return rows
 
 
 def chance_error(bins: np.ndarray) -> float:
     """The expected calibration error of a perfectly calibrated network with this number of data sets."""
-    count, promised, _ = bins.T
-    p = promised / np.maximum(count, 1)
+    count, expected, _ = bins.T
+    p = expected / np.maximum(count, 1)
     return float(np.sqrt(2 / np.pi * count * p * (1 - p)).sum() / max(count.sum(), 1))
 
 
@@ -114,7 +114,7 @@ def chance_error(bins: np.ndarray) -> float:
 
 SURE = 0.8  # probability from which the network counts as sure of a property
 NEAR = 0.01  # nats per row within which a word is as good as the best
-_ALWAYS = "noise changes"  # every word of `kitt bench capture` is tried with it, so the best word says nothing of it
+_ALWAYS = "noise changes"  # every word of `kitt bench capture` is tried with it, so the best word is no evidence for it
 
 
 def hindsight(
@@ -138,7 +138,7 @@ def hindsight(
         train, _ = split(by_name[name], rows, number)
         best = min(nlpd, key=lambda word: nlpd[word])
         near = [word for word, value in nlpd.items() if value <= nlpd[best] + NEAR]
-        for p in caption_tables([(train.X, train.y)], 1, model=loaded)[0].properties:
+        for p in caption(train.X, train.y, 1, model=loaded).properties:
             if p.probability >= SURE and p.name in sure:
                 sure[p.name].append(
                     (has_property(p.name, parse(best)), any(has_property(p.name, parse(w)) for w in near))

@@ -34,7 +34,7 @@ from kitt.network.checkpoint import read_facts
 from kitt.table.dataset import Dataset
 from kitt.table.scaling import FloatArray, Standardiser
 
-ZERO = "Matern32"  # a kernel that could be chosen without looking at the table
+ZERO = "Matern32"  # a kernel that can be chosen without the table
 PLAIN = ("RBF", "Matern52")
 
 
@@ -155,7 +155,7 @@ def mixture_nlpd(components: Sequence[Component], train: Dataset, test: Dataset)
 
 @dataclass(frozen=True)
 class Case:
-    """One split of one table: test NLPD of the design with each expression, their BIC, and what the network said."""
+    """One split of one table: test NLPD of the design with each expression, their BIC, and the captions of the network."""
 
     nlpd: Mapping[str, float]
     bic: Mapping[str, float]

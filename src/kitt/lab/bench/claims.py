@@ -144,15 +144,15 @@ def summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
         found = [r for k, r in results if k == kind]
         if not found:
             continue
-        told = [any(_is_close(p, r["true"]) for p in r["periods"]) for r in found]
+        true = [any(_is_close(p, r["true"]) for p in r["periods"]) for r in found]
         wrong = [any(not _is_close(p, r["true"]) for p in r["periods"]) for r in found]
         rows.append(
             {
                 "tables": kind,
                 "count": len(found),
                 f"explain more than {CLAIMED:.0%}": sum(r["explained"] > CLAIMED for r in found),
-                "tell the true period": sum(told) if kind == "periodic" else None,
-                "tell another period": sum(wrong),
+                "state the true period": sum(true) if kind == "periodic" else None,
+                "state another period": sum(wrong),
             }
         )
     return rows

@@ -8,34 +8,27 @@ from typing import Annotated
 
 import typer
 
-from kitt.lab.bench import atlas_cli
+from kitt.lab.bench import atlas_cli, tables_cli
 from kitt.lab.bench.arguments import (
-    Against,
     AsJson,
-    Backend,
     Data,
     Jobs,
     Methods,
     Models,
     Out,
-    Paper,
-    Reference,
     Retry,
     Rows,
     Scheduler,
     Seed,
     Set,
-    Some,
     Splits,
     Tables,
+    TrainRows,
 )
 from kitt.lab.bench.real_cli import app as real_app
 from kitt.lab.bench.show import (
-    chosen,
     console,
     names_of,
-    paper_folder,
-    plan_of,
     print_rows,
     print_scores,
     read_lines,
@@ -50,15 +43,14 @@ app = typer.Typer(help="Measure KITT and the methods it is compared with.", no_a
 app.add_typer(real_app)
 
 EXHAUSTIVE_ROWS = 200  # points up to which recovery is compared with fitting all words
-TABLES = (
-    "scores, differences, pairs, ranks, strategies, time, weights, targets, recovery, exhaustive, atlas, series or bo."
-)
 DEFAULT_METHODS = "rbf-ard,rbf-ard-botorch,kitt"
 
 
 app.command("atlas")(atlas_cli.atlas)
 app.command("atlas-data")(atlas_cli.atlas_data)
 app.command("capture")(atlas_cli.capture)
+app.command("table")(tables_cli.table)
+app.command("figure")(tables_cli.figure)
 
 
 @app.command()
@@ -73,7 +65,6 @@ def uci(
     ] = "sound",
     seed: Seed = 0,
     jobs: Jobs = 1,
-    backend: Backend = "loky",
     scheduler: Scheduler = None,
     retry: Retry = False,
 ) -> None:
@@ -82,7 +73,7 @@ def uci(
 
     specs = specs_of(methods, protocol)
     cells = method_cells("uci", sources_of(data, tables), splits_of(splits), specs, "paper", seed)
-    lines = run_cells(cells, out, plan_of(jobs, backend, scheduler, retry))
+    lines = run_cells(cells, out, jobs, scheduler, retry)
     print_scores(lines)
 
 
@@ -103,7 +94,7 @@ def timeseries(
     found, specs = sources_of(data, tables, "timeseries"), specs_of(methods, "sound")
     for rule, numbers in (("interpolation", splits_of(splits)), ("extrapolation", range(1))):
         cells = method_cells("timeseries", found, numbers, specs, rule, seed)
-        lines = run_cells(cells, out, plan_of(jobs, "loky", None, retry))
+        lines = run_cells(cells, out, jobs, retry=retry)
         console.print(f"[bold]{rule}[/]")
         print_scores(lines)
 
@@ -121,7 +112,6 @@ def words(
     options: Set = None,
     seed: Seed = 0,
     jobs: Jobs = 1,
-    backend: Backend = "loky",
     scheduler: Scheduler = None,
     retry: Retry = False,
 ) -> None:
@@ -131,7 +121,7 @@ def words(
 
     settings = settings_of(options or [])
     cells = word_cells(sources_of(data, tables), splits_of(splits), rows, names_of(expressions), settings, seed)
-    run_cells(cells, out, plan_of(jobs, backend, scheduler, retry))
+    run_cells(cells, out, jobs, scheduler, retry)
     print(json.dumps(robustness(read_lines([out])), indent=1))
 
 
@@ -158,8 +148,8 @@ def regret(
     names = names_of(models) or []
     said = r.choices(found, numbers, rows, [r.Adviser(m, head, rank) for m in names for head, rank in r.ADVISERS], k)
     cells = r.needed_cells(found, said, rows, settings, seed)
-    run_cells(r.probability_cells(found, numbers, rows, names), out, plan_of(0, "loky", None, retry))
-    lines = run_cells(cells, out, plan_of(jobs, "loky", None, retry))
+    run_cells(r.probability_cells(found, numbers, rows, names), out, retry=retry)
+    lines = run_cells(cells, out, jobs, retry=retry)
     table = r.regret_table(r.by_split(lines, rows, settings, seed), said, k)
     for who, groups in said.items() if as_json else ():
         print(json.dumps({"who": str(who), "said": {f"{name} {i}": list(c) for (name, i), c in groups.items()}}))
@@ -208,7 +198,7 @@ def recovery(
     cells = r.recovery_cells(draws, names, names_of(readings) or [])
     for n in [n for n in ns if n <= EXHAUSTIVE_ROWS] if exhaustive else ():
         cells += r.exhaustive_cells(r.Draw("words", "paper", n, 4), exhaustive, settings_of(options or []))
-    lines = run_cells(cells, out, plan_of(jobs, "loky", None, True))
+    lines = run_cells(cells, out, jobs)
     print_rows(r.summary(lines), as_json, "recovery")
     if exhaustive:
         print_rows(r.exhaustive_summary(lines), as_json, "beside 34 fits")
@@ -228,9 +218,7 @@ def calibration(
     """Fresh draws of the training mixture: whether probabilities of first choices are right. See `figure reliability`."""
     from kitt.lab.bench import calibration as c
 
-    lines = run_cells(
-        c.calibration_cells(names_of(models) or [], batches, preset), out, plan_of(jobs, "loky", None, True)
-    )
+    lines = run_cells(c.calibration_cells(names_of(models) or [], batches, preset), out, jobs)
     print_rows(c.summary(lines), as_json, "calibration of the first choice")
     print_rows(c.property_summary(lines), as_json, "calibration of the properties")
 
@@ -239,7 +227,7 @@ def calibration(
 def hindsight(
     lines: Annotated[Path, typer.Argument(help="Lines of `kitt bench capture`.")],
     data: Data = None,
-    rows: Annotated[int, typer.Option(help="Training rows of these lines.", min=10)] = 200,
+    rows: TrainRows = 200,
     model: Annotated[str, typer.Option(help="Trained network: a bundled one or a file.")] = "default",
     as_json: AsJson = False,
 ) -> None:
@@ -264,7 +252,7 @@ def claims(
     """Tables with known truth: how often an explanation claims a signal or a period, and how often correctly."""
     from kitt.lab.bench import claims as c
 
-    lines = run_cells(c.claim_cells(names_of(kinds) or [], count, first), out, plan_of(jobs, "loky", None, True))
+    lines = run_cells(c.claim_cells(names_of(kinds) or [], count, first), out, jobs)
     print_rows(c.summary(lines), as_json, "claims")
 
 
@@ -284,7 +272,7 @@ def latency(
     from kitt.lab.bench.latency import latency_cells
 
     cells = latency_cells(sources_of(data, tables), names_of(models) or [], repeats)
-    lines = run_cells(cells, out, plan_of(0, "loky", None, True))
+    lines = run_cells(cells, out)
     rows = [line["key"] | line.get("result", {"error": line.get("error")}) for line in lines]
     print_rows([{name: row[name] for name in row if name != "bench"} for row in rows], as_json, "seconds")
 
@@ -304,82 +292,5 @@ def fit(
     """Time to a model, against GPyTorch through BoTorch and against scikit-learn."""
     from kitt.lab.bench.fit import fit_cells, summary
 
-    lines = run_cells(
-        fit_cells(sources_of(data, tables), model, k, 0, starts, coarse, limit), out, plan_of(0, "loky", None, True)
-    )
+    lines = run_cells(fit_cells(sources_of(data, tables), model, k, 0, starts, coarse, limit), out)
     print_rows(summary(lines), as_json, "fitting")
-
-
-@app.command()
-def table(
-    files: Annotated[list[Path], typer.Argument(help="Files of JSON lines.")],
-    kind: Annotated[str, typer.Option(help=TABLES)] = "scores",
-    measure: Annotated[str, typer.Option(help="nlpd or rmse.")] = "nlpd",
-    method: Annotated[str, typer.Option(help="For weights, differences and targets: which method.")] = "kitt",
-    methods: Some = None,
-    rule: Annotated[str | None, typer.Option(help="paper, interpolation or extrapolation.")] = None,
-    paper: Paper = None,
-    reference: Reference = "botorch",
-    against: Against = None,
-) -> None:
-    """A table in Markdown, beside the paper's columns."""
-    from kitt.lab.bench import recovery as r
-    from kitt.lab.bench import tables as t
-    from kitt.lab.bench.bo import bo_grids
-    from kitt.lab.bench.comparisons import comparison_grids
-    from kitt.lab.bench.runner import mixed_commits
-    from kitt.lab.bench.series import series_grid
-
-    lines = [line for line in read_lines(files, methods) if rule is None or line["key"].get("rows") == rule]
-    folder, others = paper_folder(paper), None if against is None else read_lines([against], reference)
-    grids = {
-        "scores": lambda: t.score_grid(lines, measure, t.paper_columns(folder, f"{measure}.csv")),
-        "differences": lambda: t.difference_grid(lines, measure, method),
-        "pairs": lambda: t.pairs_grid(lines, measure),
-        "ranks": lambda: t.rank_grid(lines, measure),
-        "strategies": lambda: t.strategies_grid(
-            lines, t.paper_columns(folder, "strategies_rmse.csv") if measure == "rmse" else None, measure
-        ),
-        "time": lambda: t.time_grid(lines, t.paper_columns(folder, "selection_time.csv")),
-        "weights": lambda: t.variant_grid(lines, measure, method),
-        "targets": lambda: t.targets_grid(
-            lines, {m: t.paper_columns(folder, f"{m}.csv") for m in ("nlpd", "rmse")}, method
-        ),
-        "recovery": lambda: r.recovery_grids(lines),
-        "exhaustive": lambda: r.exhaustive_grid(lines),
-        "atlas": lambda: comparison_grids(lines, reference, others),
-        "series": lambda: series_grid(lines),
-        "bo": lambda: bo_grids(lines),
-    }
-    found = chosen(grids, kind, "table")()
-    if note := mixed_commits([*lines, *(others or [])]):
-        print(f"{note}\n")
-    print("\n".join(grid.markdown() for grid in ([found] if isinstance(found, t.Grid) else found)))
-
-
-@app.command()
-def figure(
-    kind: Annotated[str, typer.Argument(help="recovery, reliability, time, scores, noise, words or shrinkage.")],
-    files: Annotated[list[Path] | None, typer.Argument(help="Files of JSON lines.")] = None,
-    out: Annotated[Path, typer.Option("--out", help="Picture: .svg, .png or .pdf.")] = Path("figure.svg"),
-    measure: Annotated[str, typer.Option(help="nlpd or rmse.")] = "nlpd",
-    of: Annotated[str, typer.Option(help="For recovery: primitives, words or captions.")] = "primitives",
-    prior: Annotated[str, typer.Option(help="For recovery: paper or default.")] = "paper",
-    table: Annotated[str, typer.Option(help="For words: which table.")] = "yacht",
-    methods: Some = None,
-) -> None:
-    """A figure, drawn from the lines of a benchmark."""
-    from kitt.lab.bench import figures as f
-
-    lines = read_lines(files or [], methods)
-    drawings = {
-        "recovery": lambda: f.recovery_figure(lines, of, prior),
-        "reliability": lambda: f.reliability_figure(lines),
-        "time": lambda: f.time_figure(lines),
-        "scores": lambda: f.nlpd_figure(lines, measure),
-        "noise": lambda: f.noise_figure(lines),
-        "words": lambda: f.words_figure(lines, table),
-        "shrinkage": lambda: f.shrinkage_figure(),
-    }
-    chosen(drawings, kind, "figure")().savefig(out)
-    console.print(f"in {out}", highlight=False, soft_wrap=True)

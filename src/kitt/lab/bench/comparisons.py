@@ -16,7 +16,8 @@ import numpy as np
 from kitt.errors import InvalidInputError
 from kitt.lab.bench.metrics import COVERAGES
 from kitt.lab.bench.runner import Line
-from kitt.lab.bench.tables import Grid, label
+from kitt.lab.bench.scores import label
+from kitt.lab.bench.tables import Grid
 from kitt.table.scaling import FloatArray
 
 TRIMMED = 0.1  # of the tables, at each end

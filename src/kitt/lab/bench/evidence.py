@@ -1,7 +1,7 @@
 """Whether `Model.evidence`, computed from the training rows, agrees with the scores on test rows.
 
-On tables of the atlas. *Promised too much* is the claimed figure less that on the test rows, in nats per row: positive
-where a model flatters itself. Leave-one-out at the fitted parameters and folds without extrapolation stand beside it.
+On tables of the atlas. The *bias* is the figure of the evidence minus the same figure on the test rows: positive where the
+evidence is too optimistic. Folds without extrapolation, and leave-one-out at the fitted parameters, are compared with it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from kitt.suggest import suggest
 
 CONFIG = EvidenceConfig(seconds=120.0)
 _DRAWS = 1000  # of the bootstrap over tables
+KINDS = {"promised": "evidence", "folds": "folds", "leave_one_out": "leave one out"}  # name in the lines, and in tables
 
 
 def evidence_cells(tables: Iterable[Source], splits: Iterable[int], rows: int, effort: str) -> list[Cell]:
@@ -28,12 +29,12 @@ def evidence_cells(tables: Iterable[Source], splits: Iterable[int], rows: int, e
         for number in splits:
             key = {"bench": "evidence", "table": table.name, "rows": rows, "split": number, "effort": effort}
             arguments = {"table": table, "rows": rows, "number": number, "effort": effort}
-            cells.append(Cell(key, promised_and_kept, arguments))
+            cells.append(Cell(key, compare, arguments))
     return cells
 
 
-def promised_and_kept(table: Source, rows: int, number: int, effort: str) -> dict[str, Any]:
-    """Mean log density, gain over a plain RBF, R² and coverage: promised, and on the test rows."""
+def compare(table: Source, rows: int, number: int, effort: str) -> dict[str, Any]:
+    """Mean log density, gain over a plain RBF, R² and coverage: of the evidence, and on the test rows."""
     train, test = split(table, rows, number)
     model = suggest(train, fit=True, effort=effort).fitted
     mixture, s = model.mixture, model.kernels[0].standardiser
@@ -43,7 +44,7 @@ def promised_and_kept(table: Source, rows: int, number: int, effort: str) -> dic
     density = float(mixture.log_density(test.X, test.y).mean())
     reference = float(with_tail(plain.log_density(test.X, test.y) - offset, u).mean()) + offset
     low, high = mixture.quantiles(test.X, [0.05, 0.95]).T
-    promised = model.evidence(config=CONFIG)
+    evidence = model.evidence(config=CONFIG)
     folds = model.evidence(config=replace(CONFIG, extrapolated_rows=0))
     one_by_one = float(mixture.leave_one_out().log_density(mixture.target).mean()) + offset
     return {
@@ -53,10 +54,10 @@ def promised_and_kept(table: Source, rows: int, number: int, effort: str) -> dic
             "r2": float(1 - np.mean((mixture.predict(test.X)[0] - test.y) ** 2) / test.y.var()),
             "coverage": float(np.mean((test.y >= low) & (test.y <= high))),
         },
-        "promised": _figures(promised),
+        "promised": _figures(evidence),
         "folds": _figures(folds),
         "leave_one_out": {"density": one_by_one},
-        "seconds": promised.seconds,
+        "seconds": evidence.seconds,
         "n_train": train.n,
         "n_test": test.n,
     }
@@ -72,21 +73,21 @@ def _figures(evidence: Any) -> dict[str, float]:
 
 
 def summary(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """A row for each way to promise and each figure: mean bias over tables, its interval, trimmed mean and median."""
+    """For each kind of cross-validation and each figure: mean bias over tables, its interval, trimmed mean, median."""
     results = [line["result"] for line in lines if line["status"] == "ok"]
     rows = []
-    for way in ("promised", "folds", "leave_one_out") if results else ():
-        for figure in results[0][way]:
-            bias = np.array([r[way][figure] - r["kept"][figure] for r in results])
+    for kind, name in KINDS.items() if results else ():
+        for figure in results[0][kind]:
+            bias = np.array([r[kind][figure] - r["kept"][figure] for r in results])
             ordered, cut = np.sort(bias), len(bias) // 10
             draws = np.random.default_rng(0).choice(bias, (_DRAWS, len(bias))).mean(1)
             low, high = np.quantile(draws, (0.025, 0.975))
             rows.append(
                 {
-                    "evidence": way.replace("_", " "),
+                    "cross-validation": name,
                     "figure": figure,
                     "tables": len(bias),
-                    "promised too much": float(bias.mean()),
+                    "bias": float(bias.mean()),
                     "from": float(low),
                     "to": float(high),
                     "trimmed": float(ordered[cut : len(ordered) - cut].mean()),

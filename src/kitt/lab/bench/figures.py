@@ -15,7 +15,7 @@ from kitt.gp.exact import draw
 from kitt.lab.bench.calibration import curves
 from kitt.lab.bench.recovery import BINS, TOPS, calibration_error, exhaustive_summary, summary
 from kitt.lab.bench.runner import Line
-from kitt.lab.bench.tables import Scores, collect, mean_error, ranked_tables, selection_seconds, table_names
+from kitt.lab.bench.scores import Scores, collect, mean_error, ranked_tables, selection_seconds, table_names
 from kitt.language.grammar import WORDS
 from kitt.language.priors import LogNormal, implied_lengthscale, shrinkage
 

@@ -7,30 +7,25 @@ from typing import Annotated
 
 import typer
 
-from kitt.lab.bench.arguments import Jobs, Splits
-from kitt.lab.bench.show import plan_of, print_rows, run_cells, splits_of
+from kitt.lab.bench.arguments import AsJson, Data, Jobs, Out, Retry, Seed, Splits, TrainRows
+from kitt.lab.bench.show import names_of, print_grid, print_rows, run_cells, splits_of
 
 app = typer.Typer(add_completion=False)
-
-Folder = Annotated[Path | None, typer.Option("--data", help="Folder of CSV files; without it, KITT_DATA_DIR.")]
-Out = Annotated[Path, typer.Option("--out", help="Folder of the corpus; what it holds is not made again.")]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON lines instead of a table.")]
 
 
 @app.command()
 def losses(
-    data: Folder = None,
-    out: Out = Path("losses"),
+    data: Data = None,
+    out: Annotated[Path, typer.Option(help="Folder of the corpus; what it holds is not made again.")] = Path("losses"),
     count: Annotated[int, typer.Option(help="Seeds that are tried; about one in five makes no task.", min=1)] = 10_000,
     first: Annotated[int, typer.Option(help="The first seed.", min=0)] = 0,
-    jobs: Annotated[int, typer.Option(help="Tasks at a time; 0 runs them in this process.", min=0)] = 1,
+    jobs: Jobs = 1,
 ) -> None:
     """Fit every word and some sums to real tasks, made from the columns of tables. See `kitt bench advice`."""
     from kitt.lab.bench.losses import run_losses
+    from kitt.lab.bench.runner import Plan
 
-    print_rows(
-        [run_losses(data, out, range(first, first + count), plan_of(jobs, "loky", None, False))], False, "losses"
-    )
+    print_rows([run_losses(data, out, range(first, first + count), Plan(jobs))], False, "losses")
 
 
 @app.command()
@@ -38,7 +33,7 @@ def advice(
     corpus: Annotated[
         Path, typer.Argument(help="Folder of `kitt bench losses`; all tasks that it holds now are used.")
     ],
-    data: Folder = None,
+    data: Data = None,
     model: Annotated[str, typer.Option(help="Checkpoint whose encodings are used.")] = "default",
     as_json: AsJson = False,
 ) -> None:
@@ -64,28 +59,25 @@ def bo(
     noise: Annotated[
         str, typer.Option(help="Standard deviations, over that of the function, with commas between.")
     ] = "0,0.05",
-    out: Annotated[Path, typer.Option("--out", help="File of JSON lines; what it holds is not run again.")] = Path(
-        "bo.jsonl"
-    ),
-    jobs: Annotated[int, typer.Option(help="Runs at a time; 0 runs them in this process.", min=0)] = 1,
-    retry: Annotated[bool, typer.Option(help="Run failed cells again.")] = False,
+    out: Out = Path("bo.jsonl"),
+    jobs: Jobs = 1,
+    retry: Retry = False,
 ) -> None:
     """Bayesian optimisation of test functions: KITT's models against BoTorch's default. Simple regret, ranks and seconds."""
     from kitt.lab.bench.bo import FUNCTIONS, bo_cells, bo_grids
-    from kitt.lab.bench.show import names_of, print_grid, run_cells
 
     noises = [float(text) for text in names_of(noise) or []]
     cells = bo_cells(
         names_of(functions) or FUNCTIONS, names_of(compared) or [], range(first, first + seeds), evaluations, noises
     )
-    for grid in bo_grids(run_cells(cells, out, plan_of(jobs, "loky", None, retry))):
+    for grid in bo_grids(run_cells(cells, out, jobs, retry=retry)):
         print_grid(grid)
 
 
 @app.command()
 def realism(
-    data: Folder = None,
-    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
+    data: Data = None,
+    seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Whether a classifier can distinguish simulated tables from real ones by their statistics: AUC for each simulator."""
@@ -97,12 +89,12 @@ def realism(
 
 @app.command()
 def evidence(
-    data: Folder = None,
+    data: Data = None,
     tables: Annotated[int | None, typer.Option(help="Number of tables of the atlas, from the first.", min=1)] = None,
-    rows: Annotated[int, typer.Option(help="Training rows, at most.", min=10)] = 200,
+    rows: TrainRows = 200,
     splits: Splits = "0",
     effort: Annotated[str, typer.Option(help="quick, normal or thorough.")] = "normal",
-    out: Annotated[Path, typer.Option(help="Lines; what they hold is not fitted again.")] = Path("evidence.jsonl"),
+    out: Out = Path("evidence.jsonl"),
     jobs: Jobs = 1,
     as_json: AsJson = False,
 ) -> None:
@@ -113,15 +105,15 @@ def evidence(
 
     found = atlas.sources(data_directory(data, "atlas"), rows)[:tables]
     cells = e.evidence_cells(found, splits_of(splits), rows, effort)
-    print_rows(e.summary(run_cells(cells, out, plan_of(jobs, "loky", None, True))), as_json, "promised and kept")
+    print_rows(e.summary(run_cells(cells, out, jobs)), as_json, "evidence and test rows")
 
 
 @app.command()
 def starts(
-    data: Folder = None,
+    data: Data = None,
     tables: Annotated[int, typer.Option(help="Number of tables of the atlas, from the first.", min=1)] = 40,
-    rows: Annotated[int, typer.Option(help="Training rows, at most.", min=10)] = 200,
-    out: Annotated[Path, typer.Option(help="Lines; what they hold is not fitted again.")] = Path("starts.jsonl"),
+    rows: TrainRows = 200,
+    out: Out = Path("starts.jsonl"),
     jobs: Jobs = 1,
     as_json: AsJson = False,
 ) -> None:
@@ -131,4 +123,4 @@ def starts(
     from kitt.lab.bench.datasets import data_directory
 
     cells = s.starts_cells(atlas.sources(data_directory(data, "atlas"), rows)[:tables], rows)
-    print_rows(s.summary(run_cells(cells, out, plan_of(jobs, "loky", None, True))), as_json, "parts of the fitter")
+    print_rows(s.summary(run_cells(cells, out, jobs)), as_json, "parts of the fitter")

@@ -26,7 +26,7 @@ from kitt.lab.bench.runner import Cell, Line
 from kitt.lab.bench.tables import Grid
 from kitt.lab.simulate import DEFAULT_DATA, PAD, PAPER_DATA, Batch, SimulatorConfig, simulate
 from kitt.language.grammar import WORDS, Expression
-from kitt.network.caption import Captions, caption_tables
+from kitt.network.caption import Captions, caption
 from kitt.network.checkpoint import load
 from kitt.network.subsets import READINGS
 
@@ -106,7 +106,9 @@ def recover(draw: Draw, model: str, reading: str = "quick") -> dict[str, Any]:
     tables = [(X.double().numpy(), y.double().numpy()) for X, y in zip(batch.X, batch.y, strict=True)]
     truth = [frozenset(words[words != PAD].tolist()) for words in batch.captions]
     head = "decoder" if draw.kind == "captions" else "classifier"
-    said = caption_tables(tables, max(TOPS), model=loaded, head=head, ranking="probability", reading=reading)
+    said = [
+        caption(*table, max(TOPS), model=loaded, head=head, ranking="probability", reading=reading) for table in tables
+    ]
     choices = [[frozenset(c.expression.indices) for c in captions.ranked] for captions in said]
     hits = {f"top{k}": sum(t in c[:k] for t, c in zip(truth, choices, strict=True)) / len(truth) for k in TOPS}
     first = [t == c[0] for t, c in zip(truth, choices, strict=True)]
@@ -137,8 +139,8 @@ def calibration(probability: Sequence[float], hit: Sequence[bool]) -> list[list[
 
 def calibration_error(bins: np.ndarray) -> float:
     """Expected calibration error: the mean distance between predicted probability and observed frequency."""
-    count, promised, kept = bins.T
-    return float(np.abs(promised - kept).sum() / max(count.sum(), 1))
+    count, expected, hits = bins.T
+    return float(np.abs(expected - hits).sum() / max(count.sum(), 1))
 
 
 # --- exhaustive search -----------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from platform import machine, python_version
-from typing import Any, Literal
+from typing import Any
 
 from kitt.errors import InvalidInputError, MissingExtraError
 
@@ -34,7 +34,7 @@ MIXED = "The lines read for this table come from"  # how the warning above a tab
 
 @dataclass(frozen=True)
 class Cell:
-    """One measurement: `work(**arguments)` gives its numbers; `key` (JSON) tells it from all others."""
+    """One measurement: `work(**arguments)` gives its numbers; `key` (JSON) identifies it."""
 
     key: Mapping[str, Any]
     work: Callable[..., Mapping[str, Any]]
@@ -73,8 +73,8 @@ def _commit() -> str:
 def mixed_commits(lines: Iterable[Line]) -> str:
     """A sentence for a table made from lines of several commits; empty for one commit."""
     counts = Counter(line.get("versions", {}).get("commit") or "an unknown commit" for line in lines)
-    told = ", ".join(f"{commit} ({count} lines)" for commit, count in counts.most_common())
-    return f"{MIXED} {len(counts)} commits: {told}." if len(counts) > 1 else ""
+    listed = ", ".join(f"{commit} ({count} lines)" for commit, count in counts.most_common())
+    return f"{MIXED} {len(counts)} commits: {listed}." if len(counts) > 1 else ""
 
 
 # --- the file --------------------------------------------------------------------------------------------------------
@@ -110,20 +110,15 @@ def append(path: Path | str, line: Line) -> None:
 
 @dataclass(frozen=True)
 class Plan:
-    """Where to run cells. `jobs` 0 runs them here; otherwise in that many processes, or all over the cluster."""
+    """Where to run cells: in this process (`jobs` 0), in that many others, or all over a dask cluster."""
 
     jobs: int = 1
-    backend: Literal["loky", "dask"] = "loky"
-    scheduler: str | None = None
+    scheduler: str | None = None  # address of the cluster's scheduler, such as tcp://10.0.0.1:8786
     retry: bool = False  # run failed cells again
 
     def __post_init__(self) -> None:
-        if self.jobs < 0 or self.backend not in ("loky", "dask"):
-            raise InvalidInputError(f"expected jobs >= 0 and backend loky or dask, got {self.jobs}, '{self.backend}'")
-        if (self.backend == "dask") != (self.scheduler is not None):
-            raise InvalidInputError(
-                "the backend dask needs a scheduler, such as tcp://10.0.0.1:8786, and no other does"
-            )
+        if self.jobs < 0:
+            raise InvalidInputError(f"expected a number of jobs of at least 0, got {self.jobs}")
 
 
 def run(cells: Iterable[Cell], path: Path | str, plan: Plan | None = None, report: Report | None = None) -> list[Line]:
@@ -211,7 +206,7 @@ def _lost() -> tuple[type[Exception], ...]:
 @contextmanager
 def _backend(plan: Plan) -> Iterator[int]:
     """Where joblib runs the cells, and how many are under way at a time: on a cluster, enough for all its threads."""
-    if plan.backend == "loky":
+    if plan.scheduler is None:
         yield plan.jobs
         return
     try:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
+from kitt.gp.exact import normal_log_density
 from kitt.lab import baselines
-from kitt.lab.baselines.base import normal_log_density
 from kitt.lab.baselines.seasonal_naive import period_of
 from kitt.lab.bench.atlas import measured
 from kitt.lab.bench.comparisons import (

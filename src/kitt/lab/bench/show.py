@@ -17,7 +17,7 @@ from kitt.errors import InvalidInputError
 if TYPE_CHECKING:
     from kitt.lab.bench.datasets import Source
     from kitt.lab.bench.methods import Spec
-    from kitt.lab.bench.runner import Cell, Line, Plan, Report
+    from kitt.lab.bench.runner import Cell, Line, Report
 
 console = Console(width=None if sys.stdout.isatty() else 200)  # no truncated columns in a pipe
 errors = Console(stderr=True)
@@ -58,7 +58,7 @@ def specs_of(methods: str, protocol: str) -> list[Spec]:
 def read_lines(files: Iterable[Path], methods: str | None = None) -> list[Line]:
     """The lines of some files, or those of some methods alone, in their order."""
     from kitt.lab.bench.runner import read
-    from kitt.lab.bench.tables import of_methods
+    from kitt.lab.bench.scores import of_methods
 
     if missing := [str(path) for path in files if not path.exists()]:
         raise InvalidInputError(f"no file {', '.join(missing)}: run a benchmark with --out first")
@@ -110,17 +110,13 @@ def _text(value: Any) -> str:
     return "" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
-def plan_of(jobs: int, backend: str, scheduler: str | None, retry: bool) -> Plan:
-    from kitt.lab.bench.runner import Plan
-
-    return Plan(jobs, backend, scheduler, retry)  # type: ignore[arg-type]
-
-
-def run_cells(cells: list[Cell], out: Path, plan: Plan) -> list[Line]:
-    from kitt.lab.bench.runner import run
+def run_cells(
+    cells: list[Cell], out: Path, jobs: int = 0, scheduler: str | None = None, retry: bool = True
+) -> list[Line]:
+    from kitt.lab.bench.runner import Plan, run
 
     with bar() as report:
-        lines = run(cells, out, plan, report)
+        lines = run(cells, out, Plan(jobs, scheduler, retry), report)
     if bad := [line for line in lines if line["status"] != "ok"]:
         errors.print(f"{len(bad)} of {len(lines)} cells failed, the last with: {bad[-1]['error']}", highlight=False)
     return lines

@@ -5,23 +5,30 @@ from __future__ import annotations
 import csv
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata, wilcoxon
 
-from kitt.errors import InvalidInputError
 from kitt.lab.baselines import METHODS
 from kitt.lab.bench.runner import Line
-from kitt.language.grammar import WORDS
+from kitt.lab.bench.scores import (
+    EXHAUSTIVE,
+    WITHOUT,
+    Scores,
+    collect,
+    failures,
+    label,
+    mean_error,
+    paired,
+    ranked_tables,
+    selection_seconds,
+    table_names,
+)
 
-Scores = dict[str, dict[str, dict[int, float]]]  # method -> table -> split -> value
-COPIES = 0.05  # share of copied test rows above which a table is reported twice
-WITHOUT = " without copies"
 PAPER_NAMES = {
     "rbf": "rbf-ard",
     "ts": "tree-search",
@@ -46,75 +53,6 @@ class Grid:
     def markdown(self) -> str:
         lines = [self.head, tuple("---" for _ in self.head), *self.rows]
         return f"**{self.title}**\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
-
-
-# --- from lines to numbers -------------------------------------------------------------------------------------------
-
-
-def label(key: Mapping[str, Any]) -> str:
-    """A method with the settings that differ from its own."""
-    settings = ";".join(f"{name}={value}" for name, value in key.get("settings", {}).items())
-    return key["method"] + (f":{settings}" if settings else "")
-
-
-def of_methods(lines: Sequence[Line], methods: Sequence[str]) -> list[Line]:
-    """The lines of some methods, in their order, behind those of none; a name stands for all settings."""
-    of_none = [line for line in lines if "method" not in line["key"]]
-    others = [line for line in lines if "method" in line["key"]]
-    found = [[line for line in others if name in (label(line["key"]), line["key"]["method"])] for name in methods]
-    if missing := [name for name, own in zip(methods, found, strict=True) if not own]:
-        there = ", ".join(dict.fromkeys(label(line["key"]) for line in others))
-        raise InvalidInputError(f"no lines of {', '.join(missing)}: there are some of {there or 'no method'}")
-    return [*of_none, *chain.from_iterable(found)]
-
-
-def collect(lines: Iterable[Line], measure: str, variant: str | None = None) -> Scores:
-    """A measure by method, table and split. A table with many copied test rows counts twice: with and without them."""
-    lines = [line for line in lines if line["status"] == "ok" and "method" in line["key"]]
-    out: Scores = defaultdict(lambda: defaultdict(dict))
-    twice = _with_copies(lines)
-    for line in lines:
-        key, result = line["key"], line["result"]
-        values = result if variant is None else result["variants"].get(variant, {})
-        if values.get(measure) is not None:
-            out[label(key)][key["table"]][key["split"]] = values[measure]
-        if key["table"] in twice and values.get(f"{measure}_without_copies") is not None:
-            out[label(key)][key["table"] + WITHOUT][key["split"]] = values[f"{measure}_without_copies"]
-    return {method: dict(tables) for method, tables in out.items()}
-
-
-def _with_copies(lines: Sequence[Line]) -> set[str]:
-    """Tables of whose test rows, over all splits, too many are copies of training rows."""
-    copies: dict[str, float] = defaultdict(float)
-    for line in lines:
-        copies[line["key"]["table"]] += line["result"]["copies"] - COPIES * line["result"]["n_test"]
-    return {table for table, excess in copies.items() if excess > 0}
-
-
-def failures(lines: Iterable[Line]) -> dict[tuple[str, str], int]:
-    """Failed cells by method and table."""
-    out: dict[tuple[str, str], int] = defaultdict(int)
-    for line in lines:
-        if line["status"] != "ok" and "method" in line["key"]:
-            out[label(line["key"]), line["key"]["table"]] += 1
-    return dict(out)
-
-
-def mean_error(values: Iterable[float]) -> tuple[float, float, int]:
-    """Mean, standard error (not a number for a single value), and how many."""
-    v = np.array(list(values), dtype=float)
-    error = float(v.std(ddof=1) / math.sqrt(len(v))) if len(v) > 1 else math.nan
-    return float(v.mean()), error, len(v)
-
-
-def table_names(scores: Scores) -> list[str]:
-    return list(dict.fromkeys(name for tables in scores.values() for name in tables))
-
-
-def ranked_tables(scores: Scores) -> list[str]:
-    """Those that count in averages: a table with copies counts once, without them."""
-    names = table_names(scores)
-    return [name for name in names if name + WITHOUT not in names]
 
 
 # --- the paper's columns ---------------------------------------------------------------------------------------------
@@ -206,11 +144,6 @@ def difference_grid(lines: Sequence[Line], measure: str, method: str = "kitt") -
     return Grid(title, ("method", f"{method} is ahead on", *names), tuple(rows))
 
 
-def paired(a: Mapping[int, float], b: Mapping[int, float]) -> list[float]:
-    """Differences on the splits that both have."""
-    return [a[split] - b[split] for split in a if split in b]
-
-
 def compare(a: Mapping[str, Mapping[int, float]], b: Mapping[str, Mapping[int, float]], tables: Sequence[str]) -> Any:
     """Tables that `a` wins, draws (within a standard error of the paired difference) and loses, and Wilcoxon's p."""
     wins = draws = losses = 0
@@ -285,9 +218,6 @@ def _last(lines: Sequence[Line], measure: str, variant: str | None = None) -> di
     return list(found.values())[-1] if found else {}
 
 
-EXHAUSTIVE = "all 34 words"
-
-
 def time_grid(lines: Sequence[Line], paper: Published | None = None) -> Grid:
     """Seconds to choose a kernel, and how many times as long tree search and the fits of all 34 words take."""
     scores = selection_seconds(lines)
@@ -305,25 +235,10 @@ def time_grid(lines: Sequence[Line], paper: Published | None = None) -> Grid:
     )
 
 
-def selection_seconds(lines: Sequence[Line]) -> Scores:
-    """Of methods, of the network alone (lines of `latency`), of all 34 words (lines of `words` with default settings)."""
-    scores = collect(lines, "select_seconds")
-    out: Scores = {m: s for m, s in scores.items() if any(v > 0 for splits in s.values() for v in splits.values())}
-    fits: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for line in (line for line in lines if line["status"] == "ok"):
-        key, result = line["key"], line["result"]
-        if key.get("bench") == "latency" and "head" in key:
-            out.setdefault(f"network, {key['head']}", {}).setdefault(key["table"], {})[0] = result["median"]
-        elif key.get("bench") == "words" and not key["options"] and "+" not in key["expression"]:
-            fits[key["table"]][key["split"]].append(result["fit_seconds"])
-    complete = {t: {s: sum(v) for s, v in splits.items() if len(v) == len(WORDS)} for t, splits in fits.items()}
-    return out | ({EXHAUSTIVE: complete} if any(complete.values()) else {})
-
-
 def _time_text(seconds: float | None, others: Sequence[float | None]) -> str:
     ratios = [f"{other / seconds:,.0f}×" if other else "?" for other in others] if seconds else []
-    told = f" ({', '.join(ratios)})" if any(ratio != "?" for ratio in ratios) else ""
-    return "" if seconds is None else f"{seconds:.3g}{told}"
+    beside = f" ({', '.join(ratios)})" if any(ratio != "?" for ratio in ratios) else ""
+    return "" if seconds is None else f"{seconds:.3g}{beside}"
 
 
 def variant_grid(lines: Sequence[Line], measure: str, method: str) -> Grid:

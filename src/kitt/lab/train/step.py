@@ -70,7 +70,7 @@ def losses(model: Captioner, batch: Batch, config: TrainConfig) -> dict[str, Ten
     return {"word": word, "caption": caption_losses(logits, target, config.network), **guesses}
 
 
-class Objective(nn.Module):
+class TrainingObjective(nn.Module):
     """The losses as a module, because data-parallel training averages the gradients of what goes through `forward`."""
 
     def __init__(self, model: Captioner, config: TrainConfig) -> None:
@@ -93,7 +93,7 @@ class Trainer:
         self.ema = AveragedModel(self.model, multi_avg_fn=_averaging(config.optimiser.ema)).eval()
         self.optimiser = _make_optimiser(self.model, config)
         self.generator = torch.Generator().manual_seed(config.seed)
-        self.objective = processes.wrap(Objective(self.model, config))
+        self.objective = processes.wrap(TrainingObjective(self.model, config))
         self.step = self.datasets = self.skipped = 0
 
     @property

@@ -1,4 +1,4 @@
-// The page: three views (start, table, job), told apart by the address: "", "#example/name", "#table" and "#job/id".
+// The page: three views (start, table, job), distinguished by the address: "", "#example/name", "#table" and "#job/id".
 const $ = (id) => document.getElementById(id);
 const LIBRARIES = { gpytorch: "GPyTorch", botorch: "BoTorch", sklearn: "scikit-learn", gpflow: "GPflow", gpjax: "GPJax" };
 const KEPT_BYTES = 2e6; // a table up to this size survives a reload

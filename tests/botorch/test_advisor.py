@@ -24,56 +24,56 @@ def actions(advisor: KernelAdvisor, X: torch.Tensor, Y: torch.Tensor, sizes: ran
     return [step.action for step in advisor.steps]
 
 
-def test_it_starts_at_three_points_and_asks_when_they_have_doubled() -> None:
+def test_it_starts_at_three_points_and_captions_when_they_have_doubled() -> None:
     X, Y = draw(30)
-    done = actions(KernelAdvisor(config=AdvisorConfig(ask_surprised=False)), X, Y, range(3, 18))
+    done = actions(KernelAdvisor(config=AdvisorConfig(caption_improbable=False)), X, Y, range(3, 18))
     assert done[:5] == ["plain"] * 5
-    assert [n for n, action in zip(range(3, 18), done, strict=True) if action == "asked"] == [8, 16]
-    assert set(done) == {"plain", "asked", "fitted"}
+    assert [n for n, action in zip(range(3, 18), done, strict=True) if action == "captioned"] == [8, 16]
+    assert set(done) == {"plain", "captioned", "fitted"}
 
 
 def test_between_fits_it_conditions() -> None:
     X, Y = draw(45)
-    advisor = KernelAdvisor(config=AdvisorConfig(ask_growth=math.inf, fit_growth=1.1, ask_surprised=False))
-    assert actions(advisor, X, Y, range(40, 45)) == ["asked", "conditioned", "conditioned", "conditioned", "fitted"]
+    advisor = KernelAdvisor(config=AdvisorConfig(caption_growth=math.inf, fit_growth=1.1, caption_improbable=False))
+    assert actions(advisor, X, Y, range(40, 45)) == ["captioned", "conditioned", "conditioned", "conditioned", "fitted"]
     before, model = len(advisor.steps), advisor.model(X[:44], Y[:44])
     assert advisor.steps[before].reason == "nothing is new"
     torch.testing.assert_close(model.train_targets, Y[:44, 0])
 
 
-def test_surprises_are_asked_about() -> None:
+def test_improbable_points_are_captioned_again() -> None:
     X, Y = draw(30)
     advisor = KernelAdvisor()
     actions(advisor, X, Y, range(20, 21))
     wrong = torch.cat([Y[:20], Y[20:26] + 100 * torch.randn(6, 1, generator=torch.Generator().manual_seed(0))])
     advisor.model(X[:26], wrong)
-    assert advisor.steps[-1].action == "asked"
-    assert "farther from their predictions" in advisor.steps[-1].reason
+    assert advisor.steps[-1].action == "captioned"
+    assert "improbable under the model" in advisor.steps[-1].reason
 
 
 def test_other_points_start_anew() -> None:
     advisor = KernelAdvisor()
     advisor.model(*draw(12))
     advisor.model(*draw(13, seed=1))
-    assert [step.action for step in advisor.steps] == ["asked", "asked"]
+    assert [step.action for step in advisor.steps] == ["captioned", "captioned"]
 
 
 def test_targets_may_be_standardised_at_each_step() -> None:
     """As Ax does, and many a loop in BoTorch: then those of the step before come in other units."""
     X, Y = draw(26)
-    raw, standardised = (KernelAdvisor(config=AdvisorConfig(ask_surprised=False)) for _ in range(2))
+    raw, standardised = (KernelAdvisor(config=AdvisorConfig(caption_improbable=False)) for _ in range(2))
     for n in range(18, 27):
         mean, std = Y[:n].mean(), Y[:n].std()
         ours = raw.model(X[:n], Y[:n]).posterior(X)
         theirs = standardised.model(X[:n], (Y[:n] - mean) / std).posterior(X)
         torch.testing.assert_close(mean + std * theirs.mean, ours.mean, rtol=1e-4, atol=1e-3)
     assert [step.action for step in standardised.steps] == [step.action for step in raw.steps]
-    assert {step.action for step in raw.steps} == {"asked", "fitted", "conditioned"}
+    assert {step.action for step in raw.steps} == {"captioned", "fitted", "conditioned"}
 
 
 def test_a_warm_fit_is_as_good_as_a_new_one() -> None:
     X, Y = draw(24)
-    warm = KernelAdvisor(config=AdvisorConfig(ask_growth=math.inf, ask_surprised=False, whole=False))
+    warm = KernelAdvisor(config=AdvisorConfig(caption_growth=math.inf, caption_improbable=False, whole=False))
     actions(warm, X, Y, range(20, 25))
     cold = KernelAdvisor(config=AdvisorConfig(whole=False))
     cold.model(X, Y)

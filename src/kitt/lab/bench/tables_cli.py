@@ -1,0 +1,88 @@
+"""`kitt bench table` and `kitt bench figure`: what is published of the lines of benchmarks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kitt.lab.bench.arguments import Against, Paper, Reference, Some
+from kitt.lab.bench.show import chosen, console, paper_folder, read_lines
+
+TABLES = (
+    "scores, differences, pairs, ranks, strategies, time, weights, targets, recovery, exhaustive, atlas, series or bo."
+)
+
+
+def table(
+    files: Annotated[list[Path], typer.Argument(help="Files of JSON lines.")],
+    kind: Annotated[str, typer.Option(help=TABLES)] = "scores",
+    measure: Annotated[str, typer.Option(help="nlpd or rmse.")] = "nlpd",
+    method: Annotated[str, typer.Option(help="For weights, differences and targets: which method.")] = "kitt",
+    methods: Some = None,
+    rule: Annotated[str | None, typer.Option(help="paper, interpolation or extrapolation.")] = None,
+    paper: Paper = None,
+    reference: Reference = "botorch",
+    against: Against = None,
+) -> None:
+    """A table in Markdown, beside the paper's columns."""
+    from kitt.lab.bench import recovery as r
+    from kitt.lab.bench import tables as t
+    from kitt.lab.bench.bo import bo_grids
+    from kitt.lab.bench.comparisons import comparison_grids
+    from kitt.lab.bench.runner import mixed_commits
+    from kitt.lab.bench.series import series_grid
+
+    lines = [line for line in read_lines(files, methods) if rule is None or line["key"].get("rows") == rule]
+    folder, others = paper_folder(paper), None if against is None else read_lines([against], reference)
+    grids = {
+        "scores": lambda: t.score_grid(lines, measure, t.paper_columns(folder, f"{measure}.csv")),
+        "differences": lambda: t.difference_grid(lines, measure, method),
+        "pairs": lambda: t.pairs_grid(lines, measure),
+        "ranks": lambda: t.rank_grid(lines, measure),
+        "strategies": lambda: t.strategies_grid(
+            lines, t.paper_columns(folder, "strategies_rmse.csv") if measure == "rmse" else None, measure
+        ),
+        "time": lambda: t.time_grid(lines, t.paper_columns(folder, "selection_time.csv")),
+        "weights": lambda: t.variant_grid(lines, measure, method),
+        "targets": lambda: t.targets_grid(
+            lines, {m: t.paper_columns(folder, f"{m}.csv") for m in ("nlpd", "rmse")}, method
+        ),
+        "recovery": lambda: r.recovery_grids(lines),
+        "exhaustive": lambda: r.exhaustive_grid(lines),
+        "atlas": lambda: comparison_grids(lines, reference, others),
+        "series": lambda: series_grid(lines),
+        "bo": lambda: bo_grids(lines),
+    }
+    found = chosen(grids, kind, "table")()
+    if note := mixed_commits([*lines, *(others or [])]):
+        print(f"{note}\n")
+    print("\n".join(grid.markdown() for grid in ([found] if isinstance(found, t.Grid) else found)))
+
+
+def figure(
+    kind: Annotated[str, typer.Argument(help="recovery, reliability, time, scores, noise, words or shrinkage.")],
+    files: Annotated[list[Path] | None, typer.Argument(help="Files of JSON lines.")] = None,
+    out: Annotated[Path, typer.Option("--out", help="Picture: .svg, .png or .pdf.")] = Path("figure.svg"),
+    measure: Annotated[str, typer.Option(help="nlpd or rmse.")] = "nlpd",
+    of: Annotated[str, typer.Option(help="For recovery: primitives, words or captions.")] = "primitives",
+    prior: Annotated[str, typer.Option(help="For recovery: paper or default.")] = "paper",
+    table: Annotated[str, typer.Option(help="For words: which table.")] = "yacht",
+    methods: Some = None,
+) -> None:
+    """A figure, drawn from the lines of a benchmark."""
+    from kitt.lab.bench import figures as f
+
+    lines = read_lines(files or [], methods)
+    drawings = {
+        "recovery": lambda: f.recovery_figure(lines, of, prior),
+        "reliability": lambda: f.reliability_figure(lines),
+        "time": lambda: f.time_figure(lines),
+        "scores": lambda: f.nlpd_figure(lines, measure),
+        "noise": lambda: f.noise_figure(lines),
+        "words": lambda: f.words_figure(lines, table),
+        "shrinkage": lambda: f.shrinkage_figure(),
+    }
+    chosen(drawings, kind, "figure")().savefig(out)
+    console.print(f"in {out}", highlight=False, soft_wrap=True)
