@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 import typer
 
+from kitt.lab import baselines
 from kitt.lab.bench.cli import app as bench
+from kitt.lab.bench.show import specs_of, splits_of
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -49,11 +51,14 @@ PLACES = {"data": "tables", "out": "lines", "python": sys.executable}
 
 @pytest.mark.parametrize("step", [*RESULTS["STEPS"], *RESULTS["ARCHIVE"]], ids=lambda step: step.name)
 def test_the_commands_of_the_results_exist(step: Any) -> None:
-    """Their options are parsed, and nothing is run."""
+    """Every option and every method is known; nothing is run."""
     program, *rest = step.arguments(PLACES)
     if rest[:3] == ["-m", "kitt.cli", "bench"]:
-        command = typer.main.get_command(bench)
-        assert command.get_command(None, rest[3]).make_context(rest[3], rest[4:])
+        name, *options = rest[3:]
+        given = typer.main.get_command(bench).get_command(None, name).make_context(name, options).params
+        for spec in specs_of(given.get("methods") or "", "sound"):
+            baselines.method(spec.name, **spec.settings)
+        assert "splits" not in given or splits_of(given["splits"])
     elif rest[:2] != ["-m", "kitt.cli"]:
         assert (ROOT / (rest[0] if program == sys.executable else program)).exists()
 

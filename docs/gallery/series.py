@@ -1,7 +1,7 @@
 """A series: trend, season and a forecast
 
-Ten years of a monthly series, with a trend and a season whose size grows. A table with a single input column is also tried
-as trend, season and remainder, and the sum that is found carries on beyond the last row.
+Eight years of a monthly series, with a trend and a season whose size grows; the two years that follow are forecast. The
+period of the season, and whether the logarithm describes the series better, are found in the data.
 """
 
 import matplotlib.pyplot as plt
@@ -11,21 +11,21 @@ import pandas as pd
 import kitt
 
 rng = np.random.default_rng(0)
-year = 2010 + np.arange(120) / 12
-visitors = 40 + 3 * (year - 2010) + (4 + (year - 2010)) * np.sin(2 * np.pi * year) + rng.normal(0, 2, 120)
+month = pd.date_range("2010-01-01", periods=120, freq="MS")
+years = np.arange(120) / 12
+values = 40 + 3 * years + (4 + years) * np.sin(2 * np.pi * years) + rng.normal(0, 2, 120)
+visitors = pd.Series(values, month, name="visitors")
 
-table = pd.DataFrame({"year": year, "visitors": visitors})
-suggestion = kitt.suggest(table[:96], target="visitors", fit=True)  # the last two years are left out
-print(kitt.explain(suggestion))
+forecast = kitt.forecast(visitors[:96], horizon=24)  # the last two years are left out
+print(forecast.explain())
 
-mean, std = suggestion.fitted.predict(table)
-inside = np.abs(visitors[96:] - mean[96:]) < 2 * std[96:]
-print(f"{inside.sum()} of the {len(inside)} months that were left out lie within two standard deviations.")
+low, high = forecast.interval(0.9)
+inside = (visitors[96:] > low) & (visitors[96:] < high)
+print(f"{inside.sum()} of the {len(inside)} months that were left out lie in their 90 % intervals.")
 
-plt.fill_between(year, mean - 2 * std, mean + 2 * std, alpha=0.3, label="two standard deviations")
-plt.plot(year, mean, label="prediction")
-plt.plot(year[:96], visitors[:96], "k.", label="rows it was fitted to")
-plt.plot(year[96:], visitors[96:], "r.", label="rows that were left out")
-plt.xlabel("year")
+plt.fill_between(month[96:], low, high, alpha=0.3, label="90 % intervals")
+plt.plot(month[96:], forecast.median, label="forecast")
+plt.plot(visitors[:96], "k.", label="values it was fitted to")
+plt.plot(visitors[96:], "r.", label="values that were left out")
 plt.ylabel("visitors")
 plt.legend()

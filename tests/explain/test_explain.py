@@ -1,10 +1,8 @@
 """Explanations: parts add up, truths planted in a table are found, and no more is said than is known."""
 
 import json
-import os
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -23,8 +21,8 @@ from kitt.formatting import number, percent
 from kitt.model.document import Model
 from kitt.model.mixture import Component, Mixture
 from kitt.model.predictive import Tail
+from real_data import UCI
 
-UCI = Path(os.environ.get("KITT_DATA_DIR", "../shared/data")) / "uci"
 QUICK = {"draws": 20, "starts": 2, "max_iterations": 60}
 
 

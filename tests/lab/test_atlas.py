@@ -3,7 +3,6 @@
 import csv
 import json
 import math
-import os
 import zlib
 from importlib import import_module
 from pathlib import Path
@@ -23,8 +22,8 @@ from kitt.lab.bench.methods import Spec
 from kitt.lab.bench.runner import Line, measure, mixed_commits, read
 from kitt.language.grammar import WORDS, parse
 from kitt.table.dataset import Dataset
+from real_data import ATLAS
 
-SHARED = Path(os.environ.get("KITT_DATA_DIR", "../shared/data")) / "atlas"
 NAMES = ("some.waves", "some.lines", "some.noise")
 
 
@@ -112,14 +111,14 @@ def test_columns_that_are_constant_on_the_training_rows_are_dropped(folder: Path
     assert kept == {2, 3}
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the atlas is not at hand")
+@pytest.mark.skipif(not ATLAS.is_dir(), reason="the atlas is not at hand")
 def test_the_list_describes_the_atlas() -> None:
     ours = {(entry.kind, entry.name): entry.rows for entry in atlas_data.listed()}
-    with (SHARED / "index.csv").open() as lines:
+    with (ATLAS / "index.csv").open() as lines:
         assert ours == {(row["kind"], row["name"]): int(row["rows"]) for row in csv.DictReader(lines)}
-    assert len(atlas.sources(SHARED, 200)) == 216
-    assert len(atlas.sources(SHARED, 1000)) == 92
-    assert len(atlas.sources(SHARED, kind="series")) == 24
+    assert len(atlas.sources(ATLAS, 200)) == 216
+    assert len(atlas.sources(ATLAS, 1000)) == 92
+    assert len(atlas.sources(ATLAS, kind="series")) == 24
 
 
 # --- scores ----------------------------------------------------------------------------------------------------------

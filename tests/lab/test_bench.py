@@ -2,21 +2,17 @@
 
 import json
 import math
-import runpy
 from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.main import get_command
 from typer.testing import CliRunner
 
 from bench_work import write_table
 from kitt.errors import InvalidInputError
-from kitt.lab import baselines
 from kitt.lab.bench.cli import app
 from kitt.lab.bench.datasets import Source
 from kitt.lab.bench.runner import Cell, Line
-from kitt.lab.bench.show import specs_of, splits_of
 
 
 @pytest.fixture(scope="module")
@@ -201,16 +197,3 @@ def test_commands(tmp_path: Path, checkpoint: str) -> None:
     ):
         with pytest.raises(InvalidInputError, match=message):
             cli.invoke(app, bad, catch_exceptions=False)
-
-
-def test_every_command_behind_the_results_is_understood() -> None:
-    """Each option and each method that `make results` asks for is there."""
-    namespace = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "results.py"))
-    group = get_command(app)
-    for _, _, (_, name, *arguments) in namespace["commands"]("data", Path("out")):
-        context = group.commands[name].make_context(name, list(arguments))
-        if methods := context.params.get("methods"):
-            for spec in specs_of(methods, "sound"):
-                baselines.method(spec.name, **spec.settings)
-        if splits := context.params.get("splits"):
-            assert splits_of(splits)

@@ -1,7 +1,6 @@
 """The tables of the benchmark: splits as in the protocol, and scores."""
 
 import math
-import os
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +11,7 @@ from kitt.errors import InvalidInputError
 from kitt.lab.bench import datasets, metrics
 from kitt.lab.bench.datasets import data_directory, sources, split
 from kitt.table.dataset import Dataset
-
-SHARED = Path(os.environ.get("KITT_DATA_DIR", "../shared/data"))
-
+from real_data import SHARED
 
 # --- rows ------------------------------------------------------------------------------------------------------------
 

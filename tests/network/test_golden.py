@@ -2,14 +2,13 @@
 
 import itertools
 import json
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from golden.regenerate import FILE, said, tables
 from kitt.network.caption import caption
+from real_data import SHARED
 
 GOLDEN = json.loads(FILE.read_text())
 
@@ -58,9 +57,6 @@ def test_noise_is_called_noise():
         among.append(any("White" in str(c.expression) for c in caption(X, y).ranked))
     assert np.mean(first) > 0.9
     assert np.mean(among) > 0.9
-
-
-SHARED = Path(os.environ.get("KITT_DATA_DIR", "../shared/data"))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import gzip
 import io
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,8 +15,8 @@ from small_tables import read, table
 from kitt.errors import InvalidInputError, MissingExtraError
 from kitt.table.dataset import MIN_ROWS, Dataset
 from kitt.table.reading import read_table
+from real_data import SHARED
 
-SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 UCI = {
     "boston.csv": (506, 13),
     "concrete.csv": (1030, 8),

@@ -254,7 +254,7 @@ function propertyRow({ name, meaning, probability }) {
 function showCaptions({ captions, target, seconds, warnings, properties, groups, scatters }, isFitting = false) {
   $("captions").hidden = false;
   $("captions").classList.remove("stale");
-  $("captions-facts").textContent = `Kernels to try for ${target}, best first, after ${(1000 * seconds.caption).toFixed(0)} ms; ${isFitting ? "the fits will tell" : "nothing is fitted yet"}.`;
+  $("captions-facts").textContent = `Kernels to try for ${target}, best first, after ${(1000 * seconds.caption).toFixed(0)} ms; ${isFitting ? "the fits will follow" : "nothing is fitted yet"}.`;
   $("scatters").replaceChildren(...scatters.map((one) => scatter(one, target)));
   $("properties").replaceChildren(...properties.map(propertyRow));
   $("bars").replaceChildren(...captions.map(({ expression, probability, expected_loss: loss }) => {
