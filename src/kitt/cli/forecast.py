@@ -14,6 +14,7 @@ from rich.table import Column, Table
 from kitt.cli.display import bar, console, errors, notes, write
 from kitt.cli.tables import AsJson, Target, examples, files_of, levels_of
 from kitt.errors import InvalidInputError, KittError
+from kitt.files import check_writable
 
 if TYPE_CHECKING:
     from kitt.forecast.many import Forecasts
@@ -61,8 +62,8 @@ def forecast(
     from kitt.table.reading import read_table
 
     for file in (out, picture, report, summary):
-        if file is not None and not file.parent.is_dir():
-            raise InvalidInputError(f"cannot write {file}: there is no directory {file.parent}")
+        if file is not None:
+            check_writable(file)
     levels = levels_of(quantiles)
     options: dict[str, Any] = {} if not season else {"season": season}
     wanted = Columns(target, time, tuple(by or ()), tuple(known or ()))

@@ -16,8 +16,11 @@ from rich.markup import escape
 
 from kitt.cli.display import bar, console, errors, notes, print_captions, print_explanation, print_fits, write
 from kitt.errors import InvalidInputError, KittError
+from kitt.files import check_writable
 
 if TYPE_CHECKING:
+    from kitt import Explanation
+    from kitt.model.document import Model
     from kitt.model.fits import Progress
     from kitt.model.suggestion import Suggestion
 
@@ -35,13 +38,14 @@ DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out row
 Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Column to ignore; may be repeated.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON, for programs.")]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="File written by `kitt fit`.")]
-Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
+Seed = Annotated[int, typer.Option(help="Seed of all random numbers.", min=0)]
 Weights = Annotated[str, typer.Option(help="stacking, bic, lml, network or uniform.")]
 Effort = Annotated[str, typer.Option(help="How much is fitted: quick, normal or thorough.")]
 Deadline = Annotated[float | None, typer.Option(help="Seconds for everything; without it, as long as it takes.")]
 
 
 _LEAST_SECONDS = 0.1  # for the fits, even if reading the table took longer than the deadline
+_OF_EVIDENCE = 0.6  # share of the time of an explanation that the predictions of left-out rows take, about
 _CHECKS = 3.0  # longest time of the checks on left-out rows, relative to the time of the fits
 
 
@@ -164,8 +168,7 @@ class FitOptions:
         began = time.monotonic()
         chosen = {name: getattr(self, name) for name in ("k", "weights", "effort", "model", "ranking", "deadline")}
         options = Options.of(**chosen, random_state=self.seed)  # reports a wrong option before anything is read
-        if not out.parent.is_dir():
-            raise InvalidInputError(f"cannot write {out}: there is no directory {out.parent}")
+        check_writable(out)
         dataset = Dataset.read(self.table, self.target, self.drop_missing, self.exclude or ())
         started = time.monotonic()
         if options.deadline is not None:
@@ -212,10 +215,7 @@ def fit(
 
     with bar() as progress:
         suggestion, has_time = options.fit(out, progress)
-        if has_time:
-            suggestion.fitted.evidence(progress)
-            progress("checking claims on left-out rows", 1.0)
-        explanation = kitt.explain(suggestion, check=has_time)
+        explanation = explained(suggestion.fitted, progress) if has_time else kitt.explain(suggestion, check=False)
     suggestion.save(out, rows)
     if as_json:
         record = {
@@ -229,6 +229,15 @@ def fit(
     print_fits(suggestion)
     console.print(f"\n{explanation.text}\n", markup=False, highlight=False)
     console.print(f"model in {out}", markup=False, highlight=False, soft_wrap=True)
+
+
+def explained(model: Model, progress: Progress) -> Explanation:
+    """The explanation of a model, which says how far its checks have come: they take seconds."""
+    import kitt
+
+    model.evidence(lambda what, share: progress(what, _OF_EVIDENCE * share))
+    progress("checking claims on left-out rows", _OF_EVIDENCE)
+    return kitt.explain(model)
 
 
 @app.command(
@@ -247,7 +256,9 @@ def report(
 
     with bar() as progress:
         suggestion, _ = options.fit(out, progress)
-    kitt.write_report(suggestion, out, None if options.table == "-" else Path(options.table).name)
+        explained(suggestion.fitted, progress)
+        progress("drawing the report", 0.95)
+        kitt.write_report(suggestion, out, None if options.table == "-" else Path(options.table).name)
     console.print(f"report in {out}", markup=False, highlight=False, soft_wrap=True)
 
 
@@ -282,22 +293,32 @@ def predict(
     from kitt.table.reading import read_table
 
     levels = levels_of(quantiles)
-    fitted = load(model)
-    frame, read = read_table(table)
-    notes([*read, *fitted.encoding.encode(frame)[1]])
-    kept = _kept(frame, keep or [])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the same texts are printed as notes
+    names = ["mean", "std", *(f"q{100 * level:g}" for level in levels)]
+    if out is not None:
+        check_writable(out)
+    with bar() as progress, warnings.catch_warnings():
+        progress("reading the model", 0.0)
+        fitted = load(model)
+        frame, read = read_table(table)
+        notes([*read, *fitted.encoding.encode(frame)[1]])
+        warnings.simplefilter("ignore")  # the same texts have been printed as notes
+        kept = _kept(frame, keep or [], names)
+        progress("predicting", 0.2)
         mean, std = fitted.predict(frame, not function)
+        progress("predicting", 0.6)
         found = fitted.quantiles(frame, levels, not function).T
-    columns = {f"q{100 * level:g}": q for level, q in zip(levels, found, strict=True)}
-    result = pd.DataFrame({**kept, "mean": mean, "std": std, **columns})
+    result = pd.DataFrame({**kept, **dict(zip(names, (mean, std, *found), strict=True))})
     text = result.to_json(orient="records", lines=True) if as_json else result.to_csv(index=False)
     write(out, str(text))
 
 
-def _kept(frame: Any, names: Sequence[str]) -> dict[str, Any]:
+def _kept(frame: Any, names: Sequence[str], predicted: Sequence[str]) -> dict[str, Any]:
     """Columns of the table that are written beside the predictions, such as an id."""
+    if taken := [name for name in names if name in predicted]:
+        raise InvalidInputError(
+            f"expected other names after --keep than those of the predictions, {', '.join(predicted)}; got '{taken[0]}': "
+            "rename that column of the table"
+        )
     known = {str(name): frame[name].to_numpy() for name in frame.columns}
     if missing := [name for name in names if name not in known]:
         raise InvalidInputError(
@@ -329,9 +350,13 @@ def update(
     from kitt.model.document import load
     from kitt.table.reading import read_table
 
-    fitted = load(model)
-    frame, read = read_table(table)
-    new = fitted.update(frame)
+    check_writable(out)
+    with bar() as progress:
+        progress("reading the model", 0.0)
+        fitted = load(model)
+        frame, read = read_table(table)
+        progress("conditioning on the new rows", 0.5)
+        new = fitted.update(frame)
     new.save(out)
     assert new.rows is not None
     if as_json:
@@ -347,10 +372,11 @@ def update(
 @app.command(epilog=examples("kitt explain model.json", "kitt explain model.json --json"))
 def explain(model: ModelFile, as_json: AsJson = False) -> None:
     """Explain a model: its words, the columns they depend on, the noise."""
-    import kitt
     from kitt.model.document import load
 
-    explanation = kitt.explain(load(model))
+    with bar() as progress:
+        progress("reading the model", 0.0)
+        explanation = explained(load(model), progress)
     if as_json:
         print(json.dumps(explanation.to_dict()))
     else:
@@ -379,4 +405,6 @@ def export(
     """Write a fitted kernel as source code for another library, which runs without this one."""
     from kitt.model.document import load
 
+    if out is not None:
+        check_writable(out)
     write(out, load(model).code(to, component, standardised))
