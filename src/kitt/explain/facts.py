@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
@@ -176,8 +177,8 @@ class Explanation:
         Positions of the rows at which the model was evaluated.
     comparison : Comparison or None
         How much better left-out rows are predicted than by a plain kernel; None if no plain kernel was fitted.
-    dates : frozenset of str
-        Columns that are dates, and therefore in days.
+    dates : mapping of str to str
+        The columns that are dates, which are in days since the date given here.
     caveats : tuple of str
         Reasons for doubt.
     transformed : float
@@ -215,7 +216,7 @@ class Explanation:
     noise: Noise
     rows: NDArray[np.intp]
     comparison: Comparison | None
-    dates: frozenset[str]
+    dates: Mapping[str, str]
     caveats: tuple[str, ...]
     transformed: float = 0.0
     offset: float = 0.0
