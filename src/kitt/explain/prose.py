@@ -172,7 +172,8 @@ def _seasons(e: Explanation) -> Iterator[str]:
     if not e.seasons:
         return
     whole = sum(season.share or 0.0 for season in e.seasons) > _WHOLE * (1 - e.noise.share)
-    yield f"{'it' if whole else 'a part of it'} comes back {_listed([f'every {_period(e, season)}' for season in e.seasons])}."
+    every = _listed([f"every {_period(e, season)}" for season in e.seasons])
+    yield f"{'it' if whole else 'a part of it'} comes back {every}."
     worths = [f"{number(s.check.gain)} ± {number(s.check.error)}" for s in e.seasons]
     yield f"without that, left-out cycles are predicted worse, by {_listed(worths)} nats per row."
 
