@@ -12,6 +12,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from kitt.errors import InvalidInputError
 from kitt.explain.claims import Claims, checked
 from kitt.explain.columns import Groups, curve, level_shape, shape, shares
 from kitt.explain.facts import Comparison, Curve, Effect, Explanation, Interaction, Noise, Part, Shape
@@ -32,12 +33,12 @@ Levels = Mapping[str, tuple[str, ...]]  # of the columns of texts
 _CURVE = 0.02  # share of the variance from which the curve along a column is computed
 
 
-def explain(what: FittedGP | Mixture | Model | Suggestion, check: bool = True) -> Explanation:
+def explain(what: Any, check: bool = True) -> Explanation:
     """Say what a fitted model found: what each word contributes, on which columns it depends, and how much is noise.
 
     Parameters
     ----------
-    what : Suggestion, Model, Mixture or FittedGP
+    what : Suggestion, Model, Mixture, FittedGP or a fitted KITTRegressor
         Of a mixture of several kernels, the one with the largest weight is explained.
     check : bool
         Check what is said on rows that are left out, which takes seconds; what does not hold there is not in the text.
@@ -59,8 +60,13 @@ def explain(what: FittedGP | Mixture | Model | Suggestion, check: bool = True) -
     >>> explanation.parts[0].share > 0.9
     True
     """
+    what = getattr(what, "suggestion_", what)  # of a fitted KITTRegressor
     if isinstance(what, Suggestion):
         return explain(what.fitted, check)
+    if not isinstance(what, FittedGP | Mixture | Model):
+        raise InvalidInputError(
+            f"expected something fitted, such as kitt.suggest(..., fit=True); got {type(what).__name__}: fit it first"
+        )
     if isinstance(what, Model):
         known: dict[bool, Explanation] = what.__dict__.setdefault("_explanations", {})  # a check takes seconds
         if check not in known:

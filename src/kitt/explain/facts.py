@@ -251,6 +251,8 @@ class Explanation:
     def __str__(self) -> str:
         return self.text
 
+    __repr__ = __str__  # what a notebook shows
+
     def to_dict(self) -> dict[str, Any]:
         """All numbers and texts but the arrays, as JSON types."""
         parts = [
