@@ -507,3 +507,16 @@ def test_shares_of_a_known_function() -> None:
     assert found.pairs[0].columns == ("a", "b")
     assert found.pairs[0].share == pytest.approx(0.75, abs=0.03)
     assert max(found.alone_error.max(), found.total_error.max()) < 0.03
+
+
+def test_a_single_row_does_not_decide_a_check() -> None:
+    """A row far from everything counts as a rare one, not by the square of its distance."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=60)
+    y = x + 0.1 * rng.normal(size=60)
+    y[0] += 6
+    table = Table.of((x[:, None], y))
+    for expression in ("Linear", "White"):
+        out = held_out(table, kitt.parse(expression), random_folds(60))
+        assert out.log_density[0] > -20
+        assert out.log_density[1:].min() > -10

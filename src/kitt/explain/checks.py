@@ -23,6 +23,7 @@ from kitt.fitting.fitted import FittedGP
 from kitt.fitting.table import Table
 from kitt.language.grammar import Expression, Primitive, Word
 from kitt.language.kernels import Kernel
+from kitt.model.evidence import with_tail
 from kitt.network.properties import ROUGH, SMOOTH
 from kitt.table.scaling import FloatArray
 
@@ -45,7 +46,10 @@ DEFAULT = CheckConfig()
 
 @dataclass(frozen=True, eq=False)
 class LeftOut:
-    """Each row predicted by a fit without its fold, on the scale of the table that was fitted to."""
+    """Each row predicted by a fit without its fold, on the scale of the table that was fitted to.
+
+    The densities have a small tail (`model.evidence.with_tail`): a single row does not decide a claim.
+    """
 
     log_density: FloatArray
     mean: FloatArray
@@ -78,7 +82,7 @@ def held_out(
         gp = Fitter(train, random_state=0, **options).fit(expression, start)
         m, _, v = gp.moments(table.X[outside])
         y = table.y[outside].numpy()
-        density[folds == k] = -0.5 * ((y - m) ** 2 / v + np.log(v) + _LOG_2PI)
+        density[folds == k] = with_tail(-0.5 * ((y - m) ** 2 / v + np.log(v) + _LOG_2PI), y)
         mean[folds == k], variance[folds == k] = m, v
     return LeftOut(density, mean, variance, table.y.numpy())
 
@@ -89,7 +93,8 @@ def no_signal(table: Table, folds: Folds) -> LeftOut:
     density, mean, variance = (np.empty(len(y)) for _ in range(3))
     for k in np.unique(folds):
         m, v = y[folds != k].mean(), max(y[folds != k].var(ddof=1), 1e-12)
-        density[folds == k] = -0.5 * ((y[folds == k] - m) ** 2 / v + math.log(v) + _LOG_2PI)
+        out = y[folds == k]
+        density[folds == k] = with_tail(-0.5 * ((out - m) ** 2 / v + math.log(v) + _LOG_2PI), out)
         mean[folds == k], variance[folds == k] = m, v
     return LeftOut(density, mean, variance, y)
 
