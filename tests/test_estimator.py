@@ -148,6 +148,19 @@ def test_errors_in_words() -> None:
         KITTRegressor(**{**FAST, "model": "nonesuch"}).fit(X, y)
 
 
+def test_explain_takes_a_regressor_and_says_what_else_it_takes(regressor: KITTRegressor) -> None:
+    assert kitt.explain(regressor).text == regressor.explain().text
+    with pytest.raises(kitt.KittError, match=r"something fitted, .*; got KITTRegressor: fit it first"):
+        kitt.explain(KITTRegressor())
+
+
+def test_missing_cells_are_told_without_options_that_the_regressor_lacks() -> None:
+    frame = pd.DataFrame({"a": [np.nan, *range(19)], "kind": ["u", "v"] * 10})
+    with pytest.raises(kitt.KittError, match="1 missing, in a") as told:
+        KITTRegressor().fit(frame, np.arange(20.0))
+    assert "drop_missing" not in str(told.value)
+
+
 def test_the_name_of_the_target_is_kept_and_new_levels_are_told() -> None:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.normal(size=40), "kind": rng.choice(["a", "b"], 40)})

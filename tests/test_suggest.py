@@ -214,6 +214,16 @@ def test_a_notebook_shows_a_short_table() -> None:
     assert any("'<b>' only numbers the rows" in text for text in suggestion.warnings)
 
 
+def test_what_a_notebook_shows_of_models_and_tables_is_short(fitted: kitt.Suggestion) -> None:
+    model = fitted.fitted
+    for what in (model, model.mixture, model.evidence(), fitted.dataset, fitted.captions):
+        text = repr(what)
+        assert text.startswith(f"<{type(what).__name__}")
+        assert len(text) < 300
+    assert str(model.best.expression) in repr(model)
+    assert repr(kitt.explain(model)) == kitt.explain(model).text
+
+
 def test_properties_are_data() -> None:
     x = np.linspace(0, 10, 100)
     suggestion = kitt.suggest(x[:, None], np.sin(6 * x) + 0.05 * np.random.default_rng(0).normal(size=100))

@@ -17,6 +17,7 @@ from kitt.model.document import Model
 from kitt.model.options import Options
 from kitt.suggest import suggest_dataset
 from kitt.table.dataset import MIN_ROWS, Dataset, as_dataset
+from kitt.table.encoding import check_complete
 from kitt.table.frames import as_frame
 from kitt.table.scaling import FloatArray
 
@@ -177,6 +178,7 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
         X, name = _pandas(X), str(getattr(y, "name", None) or "")
         if _has_words(X):
             validate_data(self, X, skip_check_array=True)  # sets n_features_in_ and feature_names_in_
+            check_complete(X, "fill them in, with a SimpleImputer perhaps, or leave these rows out")
             return as_dataset(X, y)
         X, y = validate_data(self, X, y, y_numeric=True, dtype=np.float64, ensure_min_samples=MIN_ROWS)
         names = getattr(self, "feature_names_in_", None)

@@ -48,6 +48,20 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
         raise InvalidInputError(f"cannot write {path}: {error.strerror}") from error
 
 
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Raise InvalidInputError if a file cannot be written: before the work whose result it is for, not after it."""
+    path = Path(path)
+    if path.is_dir():
+        raise InvalidInputError(f"cannot write {path}: it is a directory, name a file in it")
+    if not path.parent.is_dir():
+        raise InvalidInputError(f"cannot write {path}: there is no directory {path.parent}")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise InvalidInputError(f"cannot write {path}: {error.strerror}") from error
+
+
 def read_json(path: str | os.PathLike[str], format: str) -> Any:
     """The document in a file that should have this format."""
     try:

@@ -192,6 +192,7 @@ def test_fit_for_programs(run, folder, tmp_path) -> None:
         (["fit", "{}/one.csv", "-o", "{}/no/m.json"], "there is no directory"),
         (["fit", "{}/one.csv", "-o", "{}/m.json", "--weights", "x"], "stacking"),
         (["fit", "{}/one.csv", "-o", "{}/m.json", "--effort", "x"], "quick, normal, thorough"),
+        (["fit", "{}/one.csv", "-o", "{}"], "it is a directory"),
         (["predict", "{}/one.csv", "{}/one.csv"], "not a kitt-model file"),
         (["predict", "{}/no.json", "{}/one.csv"], "cannot read"),
         (["predict", "{}/model.json", "{}/one.csv", "--keep", "c"], "after --keep, one of a, b, kind, y; got 'c'"),
@@ -207,6 +208,53 @@ def test_errors_are_one_line_and_exit_code_2(run, folder, model, arguments: list
     assert code == 2
     assert message in err
     assert err.splitlines()[-1].startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["fit", "{}/one.csv"],
+        ["report", "{}/one.csv"],
+        ["predict", "{}/model.json", "{}/one.csv"],
+        ["update", "{}/model.json", "{}/one.csv"],
+        ["export", "{}/model.json", "--to", "sklearn"],
+    ],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_computed(
+    run, folder, model, arguments: list[str], monkeypatch
+) -> None:
+    def compute(*_: object, **__: object) -> None:
+        raise AssertionError("nothing should be computed")
+
+    monkeypatch.setattr("kitt.table.dataset.Dataset.read", compute)
+    monkeypatch.setattr("kitt.model.document.load", compute)
+    for out, message in (("/proc/out", "cannot write /proc/out"), (str(folder), "it is a directory")):
+        code, _, err = run(*(argument.format(folder) for argument in arguments), "-o", out)
+        assert (code, message in err) == (2, True)
+
+
+def test_a_negative_seed_is_refused(run, folder, tmp_path) -> None:
+    code, _, err = run("fit", folder / "one.csv", "-o", tmp_path / "m.json", "--seed", "-1")
+    assert code == 2
+    assert "'--seed'" in err
+    with pytest.raises(kitt.KittError, match="seed must be a whole number of at least 0"):
+        Options(random_state=-1)
+
+
+def test_a_kept_column_is_not_replaced_by_a_prediction(run, folder, model, tmp_path) -> None:
+    pd.read_csv(folder / "one.csv").assign(mean=7).to_csv(tmp_path / "new.csv", index=False)
+    code, _, err = run("predict", model, tmp_path / "new.csv", "--keep", "mean")
+    assert code == 2
+    assert "than those of the predictions, mean, std, q5, q95; got 'mean'" in err
+
+
+def test_checks_say_how_far_they_are(model) -> None:
+    told: list[tuple[str, float]] = []
+    commands.explained(kitt.load(model), lambda what, share: told.append((what, share)))
+    shares = [share for _, share in told]
+    assert shares == sorted(shares)
+    assert 0 < shares[-1] < 1
+    assert told[-1][0] == "checking claims on left-out rows"
 
 
 def test_an_empty_directory(run, tmp_path) -> None:

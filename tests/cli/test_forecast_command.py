@@ -36,6 +36,14 @@ def test_a_file_becomes_a_forecast_a_picture_and_words(run, sales: Path) -> None
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_column_of_times_that_is_not_named_is_pointed_out(run, sales: Path) -> None:
+    code, _, errors = run(sales, "-n", 2, "--season", 0)
+    assert code == 0
+    assert "column 'month' looks like times and is not used" in errors
+    assert "--time 'month'" in errors
+    assert "looks like times" not in run(sales, "--time", "month", "-n", 2, "--season", 0)[2]
+
+
 def test_a_report(run, sales: Path) -> None:
     report = sales.parent / "forecast.html"
     code, text, _ = run(sales, "--time", "month", "-n", 3, "--report", report)
@@ -141,6 +149,7 @@ def test_columns_that_are_known_say_how_far(run, tmp_path: Path) -> None:
         (["--by", "month", "--report", "r.html"], "expected a single series for a report; got 48"),
         (["--target", "month", "--time", "month"], "got 'month' in two"),
         (["-o", "/nowhere/out.csv"], "there is no directory"),
+        (["--picture", "p.foo"], "ends with .png, .svg, .pdf; got 'p.foo'"),
         (["--summary", "s.csv"], "expected several series for --summary; got one"),
         (["--jobs", "2"], "expected several series for --jobs; got one"),
         (["--scheduler", "tcp://127.0.0.1:1"], "expected several series for --scheduler; got one"),

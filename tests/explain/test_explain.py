@@ -1,6 +1,7 @@
 """Explanations: parts add up, truths planted in a table are found, and no more is said than is known."""
 
 import json
+import re
 import sys
 from dataclasses import replace
 
@@ -438,3 +439,82 @@ def test_a_step_rises_and_is_not_called_smooth() -> None:
     explanation = kitt.explain(fit("Matern52", {"x": x}, 10 * (x > 60) + 0.5 * rng.normal(size=150)))
     assert "rises with x" in explanation.text
     assert "smooth" not in explanation.text
+
+
+def test_columns_that_stand_in_for_each_other_are_not_passed_over() -> None:
+    """A function of three columns of which one is needed is not "a function of a"."""
+    rng = np.random.default_rng(0)
+    X = {name: rng.normal(size=80) for name in ("a", "b", "c")}
+    explanation = kitt.explain(fit("RBF", X, X["a"] + X["b"] + X["c"] + 0.1 * rng.normal(size=80)), check=False)
+
+    def told(*needed: str) -> str:
+        columns = [Check("column", name, float(name in needed), 0.01, 80) for name in X]
+        signal = Check("signal", "all columns", 0.9, 0.01, 80)
+        return replace(explanation, checks=(signal, *columns)).text
+
+    assert "function of a, and of others, none of which is needed by itself." in told("a")
+    assert told("a", "b").count("and perhaps of c.") == 1
+    assert "function of several columns, none of which is needed by itself." in told()
+    assert "perhaps" not in told("a", "b", "c")
+
+
+def test_the_only_column_of_a_function_is_named_though_its_own_check_is_not_clear() -> None:
+    rng = np.random.default_rng(0)
+    X = {name: rng.normal(size=80) for name in ("a", "b")}
+    explanation = kitt.explain(fit("RBF", X, np.sin(X["a"]) + 0.1 * rng.normal(size=80)), check=False)
+    checks = (Check("signal", "all columns", 0.9, 0.01, 80), Check("column", "a", 0.3, 0.2, 80))
+    assert "function of a." in replace(explanation, checks=checks).text
+
+
+def test_places_are_told_as_finely_as_the_curve_tells_them() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, 80)
+    text = kitt.explain(fit("RBF", {"x": x}, x**2 + 0.05 * rng.normal(size=80)), check=False).text
+    place = re.search(r"is lowest near (\S+) of x", text)
+    assert place is not None
+    assert float(place[1]) in (-0.1, 0.0, 0.1)
+    days = pd.date_range("2020-01-01", periods=80)
+    frame = pd.DataFrame({"day": days.astype(str), "y": (np.arange(80) - 40) ** 2 + rng.normal(size=80)})
+    text = kitt.explain(kitt.suggest(frame, fit=True, effort="quick")).text
+    assert re.search(r"is lowest near 2020-02-\d\d of day", text)
+
+
+def test_a_trend_with_a_season_does_not_come_back_as_a_whole() -> None:
+    x = np.linspace(0, 10, 120)
+    y = 0.5 * x + np.sin(np.pi * x) + 0.1 * np.random.default_rng(0).normal(size=120)
+    assert "A part of it comes back every 2 of x" in kitt.explain(fit("Linear + Periodic", {"x": x}, y)).text
+    assert "It comes back every 2 of x" in kitt.explain(fit("Periodic", {"x": x}, y - 0.5 * x)).text
+
+
+def test_two_seasons_are_not_called_rough() -> None:
+    """The kernel with one period is rough only because it has to follow two."""
+    t = np.arange(336.0)
+    rng = np.random.default_rng(5)
+    y = 2 * np.sin(2 * np.pi * t / 24) + 1.5 * np.sin(2 * np.pi * t / 7) + 0.3 * rng.normal(size=336)
+    explanation = kitt.explain(fit("Matern32*Periodic", {"t": t}, y))
+    assert sorted(round(season.period, 1) for season in explanation.seasons) == [7.0, 24.0]
+    assert "rough" not in explanation.text
+
+
+def test_shares_of_a_known_function() -> None:
+    """Of 3 a b + c with uniform columns, the pair makes 3/4 of the variance and c 1/4."""
+    X = torch.linspace(-1, 1, 200, dtype=torch.float64)[:, None].repeat(1, 4)
+    found = shares(lambda Z: 3 * Z[:, 0] * Z[:, 1] + Z[:, 2], X, [(name, [d]) for d, name in enumerate("abcd")])
+    assert found.alone == pytest.approx([0, 0, 0.25, 0], abs=0.03)
+    assert found.total == pytest.approx([0.75, 0.75, 0.25, 0], abs=0.03)
+    assert found.pairs[0].columns == ("a", "b")
+    assert found.pairs[0].share == pytest.approx(0.75, abs=0.03)
+    assert max(found.alone_error.max(), found.total_error.max()) < 0.03
+
+
+def test_a_single_row_does_not_decide_a_check() -> None:
+    """A row far from everything counts as a rare one, not by the square of its distance."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=60)
+    y = x + 0.1 * rng.normal(size=60)
+    y[0] += 6
+    table = Table.of((x[:, None], y))
+    for expression in ("Linear", "White"):
+        out = held_out(table, kitt.parse(expression), random_folds(60))
+        assert out.log_density[0] > -20
+        assert out.log_density[1:].min() > -10

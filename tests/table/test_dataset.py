@@ -163,8 +163,8 @@ def test_arrays_refused(X, y, message):
 def test_names_refused():
     for names, message in (
         (["a"], "2 names; got 1"),
-        (["a", "a"], "a more than once"),
-        (["a", "y"], "y more than once"),
+        (["a", "a"], "'a' more than once"),
+        (["a", "y"], "'y' more than once"),
     ):
         with pytest.raises(InvalidInputError, match=message):
             Dataset.from_arrays(np.eye(9)[:, :2], np.arange(9), names)

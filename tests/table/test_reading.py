@@ -163,7 +163,7 @@ def test_parquet(tmp_path, monkeypatch):
         (gzip.compress(b"a,y\n1,2\n", mtime=0)[:-9], "damaged"),
         (b"a,b,y\n1,2,3\n1,2,3,4\n", "Expected 3 fields in line 3, saw 4"),
         (b"a,y\n1,2,3\n4,5,6\n", "2 in the header and 3 below"),
-        (b"a,a,y\n" + b"1,2,3\n" * 9, "a more than once"),
+        (b"a,a,y\n" + b"1,2,3\n" * 9, "'a' more than once"),
         (b"a,y\n", "at least 8 usable rows; got 0"),
         (b"1\n2\n3\n4\n5\n6\n7\n8\n", "at least one input column"),
         (b"a,y\n" + b"1,2\n2,1\n" * 4 + b",2\n", r"1 missing, in a \(1\): pass drop_missing=True"),

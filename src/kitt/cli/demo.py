@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kitt.cli.display import bar, console, print_properties
+from kitt.cli.tables import explained
 from kitt.errors import MissingExtraError
+from kitt.files import check_writable
 
 if TYPE_CHECKING:
     from kitt.forecast import Forecast
@@ -30,6 +32,7 @@ def demo(
     deadline: Annotated[float, typer.Option(help="Seconds for the fits of the table.", min=0.1)] = 10.0,
 ) -> None:
     """Run the whole pipeline on two real tables: a series with trend and season, and spending that varies with income."""
+    check_writable(out / "demo.png")
     picture = _picture(_co2(), out / "demo.png")
     engel = _engel(deadline)
     model = out / "demo-engel.json"
@@ -94,13 +97,13 @@ def _co2() -> Forecast:
 
 
 def _engel(deadline: float) -> Suggestion:
-    import kitt
-
     frame = _read("engel")
     about = f"what {len(frame)} Belgian households spent on food"
     console.print(f"[bold]Engel, 1857[/]: {about}, by income", highlight=False)
     suggestion = _fitted(frame, deadline)
-    console.print(f"{kitt.explain(suggestion).text}", markup=False, highlight=False)
+    with bar() as progress:
+        explanation = explained(suggestion.fitted, progress)
+    console.print(explanation.text, markup=False, highlight=False)
     evidence = suggestion.fitted.evidence()
     text = f"Of {len(evidence.rows)} left-out rows, {evidence.coverage(0.9):.0%} are in their 90 % intervals."
     console.print(text, markup=False, highlight=False)

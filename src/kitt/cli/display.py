@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from kitt.files import write_text
+from kitt.formatting import counted
 
 if TYPE_CHECKING:
     from kitt import Explanation
@@ -26,7 +27,9 @@ errors = Console(stderr=True)
 
 
 def print_captions(record: dict[str, Any]) -> None:
-    about = f"{record['rows']} rows, {record['inputs']} input columns, target '{record['target']}'"
+    about = (
+        f"{counted(record['rows'], 'row')}, {counted(record['inputs'], 'input column')}, target '{record['target']}'"
+    )
     console.print(f"{record['table']}: {about}", markup=False, highlight=False, soft_wrap=True)
     print_properties(record["properties"])
     has_losses = record["captions"][0]["expected_loss"] is not None
@@ -43,8 +46,9 @@ def print_captions(record: dict[str, Any]) -> None:
     console.print(grid)
     if has_losses:
         text = (
-            "Kernels come in the order in which they should be tried: the expected loss is what choosing one costs, in "
-            "nats per row. Similar kernels differ only in detail, as RBF and Matern52 do; their probabilities are added."
+            "Kernels come in the order in which they should be tried. The expected loss is what choosing one costs, in nats "
+            "per row: the first has about the least, and each further one is chosen for where those before it would be "
+            "wrong. Similar kernels differ only in detail, as RBF and Matern52 do; their probabilities are added."
         )
         console.print(f"[dim]{text}[/]", highlight=False)
     notes(record["warnings"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,12 +14,14 @@ from rich.table import Column, Table
 from kitt.cli.display import bar, console, errors, notes, write
 from kitt.cli.options import AsJson, Target, examples, files_of, levels_of
 from kitt.errors import InvalidInputError, KittError
+from kitt.files import check_writable
 
 if TYPE_CHECKING:
     from kitt.forecast.many import Forecasts
     from kitt.forecast.result import Forecast
     from kitt.forecast.tables import Columns
 
+PICTURES = (".png", ".svg", ".pdf")
 app = typer.Typer()
 
 
@@ -50,7 +52,7 @@ def forecast(
     ] = None,
     quantiles: Annotated[str, typer.Option(help="Levels, with commas between.")] = "0.05,0.25,0.5,0.75,0.95",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV file with a row for each step ahead.")] = None,
-    picture: Annotated[Path | None, typer.Option(help="PNG or SVG file, of a single series.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="PNG, SVG or PDF file, of a single series.")] = None,
     report: Annotated[Path | None, typer.Option(help="HTML file, of a single series: the whole report.")] = None,
     summary: Annotated[Path | None, typer.Option(help="CSV file with a row for each of several series.")] = None,
     as_json: AsJson = False,
@@ -61,8 +63,10 @@ def forecast(
     from kitt.forecast.tables import Columns
 
     for file in (out, picture, report, summary):
-        if file is not None and not file.parent.is_dir():
-            raise InvalidInputError(f"cannot write {file}: there is no directory {file.parent}")
+        if file is not None:
+            check_writable(file)
+    if picture is not None and picture.suffix.lower() not in PICTURES:
+        raise InvalidInputError(f"expected a picture whose name ends with {', '.join(PICTURES)}; got '{picture}'")
     levels = levels_of(quantiles)
     options: dict[str, Any] = {} if not season else {"season": season}
     wanted = Columns(target, time, tuple(by or ()), tuple(known or ()))
@@ -92,7 +96,7 @@ def _tasks(paths: Sequence[str], wanted: Columns) -> dict[str, Any]:
                 raise
             tasks[path] = (error, None)  # the others are forecast
             continue
-        notes(read)
+        notes([*read, *_unused_times(frame, columns)])
         for name, rows in series_of(frame, columns):
             tasks[": ".join(part for part in (path if len(paths) > 1 else "", name) if part) or path] = (rows, columns)
     return tasks
@@ -110,6 +114,17 @@ def _check_number(series: int, unsuitable: dict[str, Any]) -> None:
             raise InvalidInputError(
                 f"expected a single series for a {option}; got {series}: leave --{option} out, or give one series"
             )
+
+
+def _unused_times(frame: Any, columns: Any) -> Iterator[str]:
+    """A note on a column of times that was not named: its gaps and dates are then unknown."""
+    from kitt.forecast.tables import is_time
+
+    used = (columns.target, columns.time, *columns.by, *columns.known)
+    if columns.time is None and not columns.by:
+        for name in (name for name in frame.columns if name not in used and is_time(frame[name])):
+            yield f"column '{name}' looks like times and is not used: rows follow each other; use it with --time '{name}'"
+            return
 
 
 def _one(

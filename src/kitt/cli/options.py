@@ -13,6 +13,7 @@ import typer
 from rich.markup import escape
 
 from kitt.errors import InvalidInputError
+from kitt.files import check_writable
 
 if TYPE_CHECKING:
     from kitt.model.fits import Progress
@@ -32,7 +33,7 @@ DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out row
 Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Column to ignore; may be repeated.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON, for programs.")]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="File written by `kitt fit`.")]
-Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
+Seed = Annotated[int, typer.Option(help="Seed of all random numbers.", min=0)]
 Weights = Annotated[str, typer.Option(help="stacking, bic, lml, network or uniform.")]
 Effort = Annotated[str, typer.Option(help="How much is fitted: quick, normal or thorough.")]
 Deadline = Annotated[float | None, typer.Option(help="Seconds for everything; without it, as long as it takes.")]
@@ -86,8 +87,7 @@ class FitOptions:
         began = time.monotonic()
         chosen = {name: getattr(self, name) for name in ("k", "weights", "effort", "model", "ranking", "deadline")}
         options = Options.of(**chosen, random_state=self.seed)  # reports a wrong option before anything is read
-        if not out.parent.is_dir():
-            raise InvalidInputError(f"cannot write {out}: there is no directory {out.parent}")
+        check_writable(out)
         dataset = Dataset.read(self.table, self.target, self.drop_missing, self.exclude or ())
         started = time.monotonic()
         if options.deadline is not None:

@@ -26,6 +26,7 @@ from kitt.fitting.table import Table
 from kitt.gp.exact import normal_log_density
 from kitt.language.grammar import Expression, Primitive, Word
 from kitt.language.kernels import Kernel
+from kitt.model.evidence import with_tail
 from kitt.network.properties import ROUGH, SMOOTH
 from kitt.table.scaling import FloatArray
 
@@ -34,7 +35,10 @@ Folds = NDArray[np.intp]  # (N,) the fold in which each row is left out
 
 @dataclass(frozen=True, eq=False)
 class LeftOut:
-    """Each row predicted by a fit without its fold, on the scale of the table that was fitted to."""
+    """Each row predicted by a fit without its fold, on the scale of the table that was fitted to.
+
+    The densities have a small tail (`model.evidence.with_tail`): a single row does not decide a claim.
+    """
 
     log_density: FloatArray
     mean: FloatArray
@@ -81,7 +85,7 @@ def no_signal(table: Table, folds: Folds) -> LeftOut:
 def _predicted(table: Table, folds: Folds, predict: Predict) -> LeftOut:
     y, places = table.y.numpy(), [np.flatnonzero(folds == k) for k in np.unique(folds)]
     _, mean, variance = predict_folds(table, [(np.setdiff1d(np.arange(len(y)), p), p) for p in places], predict)
-    return LeftOut(normal_log_density(y, mean, variance), mean, variance, y)
+    return LeftOut(with_tail(normal_log_density(y, mean, variance), y), mean, variance, y)
 
 
 def compared(claim: str, about: str, with_it: LeftOut, without: LeftOut, blocks: Folds | None = None) -> Check:

@@ -13,6 +13,7 @@ from itertools import combinations
 import numpy as np
 import torch
 from torch import Tensor
+from torch.quasirandom import SobolEngine
 
 from kitt.explain.config import COLUMNS, ColumnsConfig
 from kitt.explain.facts import Curve, Interaction, Shape
@@ -42,9 +43,8 @@ def shares(
     Their errors are those of the estimate and, given the posterior's joint covariance, those of f itself: how much the
     indices vary between functions that are drawn from the posterior.
     """
-    rng = np.random.default_rng(2)
     count = config.points if len(groups) <= config.many_columns else config.points // 4
-    A, B = _independent(X, groups, count, rng), _independent(X, groups, count, rng)
+    A, B = _independent(X, groups, count, config.samples)
     single = [(g,) for g in range(len(groups))]
     values = f(_design(A, B, groups, single)).reshape(-1, count)
     if not float(values[:2].var(correction=0)) > 0:
@@ -53,13 +53,13 @@ def shares(
     if len(groups) == 1:
         return Shares(np.ones(1), np.zeros(1), np.ones(1), np.zeros(1), ())
     small, large, _ = _first(values)
-    jansen = large.std(-1) < small.std(-1)
+    jansen = _error(large, config.samples) < _error(small, config.samples)
     alone, total, _ = (term.mean(-1).numpy() for term in _terms(values, single, jansen))
     alone = np.clip(alone, 0.0, total)
     pairs = list(combinations(sorted(np.argsort(total - alone)[::-1][: config.paired].tolist()), 2))
     values = torch.cat([values, f(_design(A, B, groups, pairs)).reshape(-1, count)[2:]])
     terms = _terms(values, [*single, *pairs], jansen)
-    errors = [(term.std(-1) / count**0.5).numpy() for term in terms]
+    errors = [_error(term, config.samples).numpy() for term in terms]
     if covariance is not None:
         strongest = {*np.argsort(total)[::-1][: config.drawn_columns].tolist(), *(g for pair in pairs for g in pair)}
         blocks = [*((g,) for g in sorted(strongest)), *pairs]
@@ -140,13 +140,24 @@ def _bounded(share: FloatArray, bound: Sequence[float], left: float) -> FloatArr
     return share * min(1.0, max(left, 0.0) / max(float(share.sum()), 1e-12))
 
 
-def _independent(X: Tensor, groups: Groups, count: int, rng: np.random.Generator) -> Tensor:
-    """Rows in which every group of columns is drawn from the table independently of the others."""
-    out = torch.empty(count, X.shape[1], dtype=X.dtype)
-    for _, places in groups:
-        rows = torch.from_numpy(np.concatenate([rng.permutation(len(X)) for _ in range(count // len(X) + 1)])[:count])
-        out[:, places] = X[rows][:, places]
-    return out
+def _independent(X: Tensor, groups: Groups, count: int, samples: int) -> tuple[Tensor, Tensor]:
+    """Two tables of which every column is drawn for itself from X; the columns of one group together.
+
+    They consist of several samples, each of points that fill the space evenly (a scrambled Sobol sequence).
+    """
+    size = count // samples
+    draws = [SobolEngine(2 * len(groups), scramble=True, seed=seed).draw(size) for seed in range(samples)]
+    chosen = (torch.cat(draws) * len(X)).long().clamp_max(len(X) - 1)  # (M, 2 G) places in the order of each column
+    out = X.new_zeros(2, count, X.shape[1])
+    for g, (_, places) in enumerate(groups):
+        values = X[torch.from_numpy(np.lexsort(X[:, places].numpy().T))][:, places]
+        out[0][:, places], out[1][:, places] = values[chosen[:, g]], values[chosen[:, len(groups) + g]]
+    return out[0], out[1]
+
+
+def _error(terms: Tensor, samples: int) -> Tensor:
+    """The standard error of the means of terms (..., n), from how much they vary between samples."""
+    return terms.unflatten(-1, (samples, -1)).mean(-1).std(-1) / samples**0.5
 
 
 # --- curves -----------------------------------------------------------------------------------------------------------

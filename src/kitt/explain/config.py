@@ -55,11 +55,12 @@ class ColumnsConfig:
     """From how many points the shares and curves of columns are computed, and how curves are described; set by hand."""
 
     rows: int = 256  # of the table, at which the words are evaluated
-    points: int = 1024  # for shares: standard errors of about 2 %
+    points: int = 1024  # for shares: standard errors of about 1 % of products and sums
+    samples: int = 8  # of which the points consist; standard errors come from the differences between samples
     many_columns: int = 40  # a wider table is evaluated at fewer rows and points
     paired: int = 5  # columns of which all pairs are considered
     drawn_columns: int = 8  # the strongest, whose shares have the uncertainty of the posterior too
-    drawn_points: int = 96  # for the shares of a function that is drawn from the posterior
+    drawn_points: int = 128  # for the shares of a function that is drawn from the posterior
     draws: int = 64
     active: float = 0.05  # share of a word's variance from which it depends on a column
     curve: float = 0.02  # share of the variance of the mean from which the curve along a column is computed
@@ -78,6 +79,8 @@ class TextConfig:
 
     negligible: float = 0.01  # share of the variance below which a part is left out
     named: int = 4  # columns that are listed by name
+    steps: int = 20  # parts of the span of a column between which places along it are distinguished
+    whole: float = 0.9  # share of the signal that repeats, from which all of it is said to repeat
     own_effect: float = 0.02  # share of the variance from which the shape of a column's own effect is described
     interaction: float = 0.05  # share of the variance of the mean from which an interaction is mentioned
     unlearned: float = 0.05  # share of the variance that is neither noise of the fit nor predicted on left-out rows

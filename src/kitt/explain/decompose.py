@@ -12,6 +12,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from kitt.errors import InvalidInputError
 from kitt.explain.claims import Claims, checked
 from kitt.explain.columns import Groups, curve, level_shape, shape, shares
 from kitt.explain.config import COLUMNS
@@ -30,12 +31,12 @@ from kitt.table.scaling import FloatArray, Standardiser
 Levels = Mapping[str, tuple[str, ...]]  # of the columns of texts
 
 
-def explain(what: FittedGP | Mixture | Model | Suggestion, check: bool = True) -> Explanation:
+def explain(what: Any, check: bool = True) -> Explanation:
     """Explain a fitted model: what each word contributes, on which columns it depends, and how much is noise.
 
     Parameters
     ----------
-    what : Suggestion, Model, Mixture or FittedGP
+    what : Suggestion, Model, Mixture, FittedGP or a fitted KITTRegressor
         Of a mixture of several kernels, the one with the largest weight is explained.
     check : bool
         Check every statement on left-out rows, which takes seconds; what does not hold there is not in the text.
@@ -57,8 +58,13 @@ def explain(what: FittedGP | Mixture | Model | Suggestion, check: bool = True) -
     >>> explanation.parts[0].share > 0.9
     True
     """
+    what = getattr(what, "suggestion_", what)  # of a fitted KITTRegressor
     if isinstance(what, Suggestion):
         return explain(what.fitted, check)
+    if not isinstance(what, FittedGP | Mixture | Model):
+        raise InvalidInputError(
+            f"expected something fitted, such as kitt.suggest(..., fit=True); got {type(what).__name__}: fit it first"
+        )
     if isinstance(what, Model):
         known: dict[bool, Explanation] = what.__dict__.setdefault("_explanations", {})  # a check takes seconds
         if check not in known:
@@ -95,7 +101,7 @@ def _explain(mixture: Mixture, table: Dataset | None, evidence: Evidence | None,
         noise=noise,
         rows=rows,
         comparison=None if evidence is None else Comparison(PLAIN, *evidence.gain),
-        dates=frozenset(c.name for c in table.encoding.columns if c.kind == "date") if table else frozenset(),
+        dates={c.name: c.origin for c in table.encoding.columns if c.kind == "date"} if table else {},
         caveats=_caveats(model),
         transformed=sum(w for m, w in zip((model, *others), weights, strict=True) if not m.warp.is_identity),
         offset=s.y_mean + float(words.means(X).sum(0).mean()) * s.y_scale if parts else s.y_mean,

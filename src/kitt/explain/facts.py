@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
@@ -173,8 +174,8 @@ class Explanation:
         Positions of the rows at which the model was evaluated.
     comparison : Comparison or None
         How much better left-out rows are predicted than by a plain kernel; None if no plain kernel was fitted.
-    dates : frozenset of str
-        Columns that are dates, and therefore in days.
+    dates : mapping of str to str
+        The columns that are dates, which are in days since the date given here.
     caveats : tuple of str
         Reasons for doubt.
     transformed : float
@@ -212,7 +213,7 @@ class Explanation:
     noise: Noise
     rows: NDArray[np.intp]
     comparison: Comparison | None
-    dates: frozenset[str]
+    dates: Mapping[str, str]
     caveats: tuple[str, ...]
     transformed: float = 0.0
     offset: float = 0.0
@@ -246,6 +247,8 @@ class Explanation:
 
     def __str__(self) -> str:
         return self.text
+
+    __repr__ = __str__  # what a notebook shows
 
     def to_dict(self) -> dict[str, Any]:
         """All numbers and texts but the arrays, as JSON types."""

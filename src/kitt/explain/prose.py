@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from kitt.explain.config import TEXT
@@ -105,6 +107,8 @@ def _roughness(e: Explanation, parts: Sequence[Part]) -> str:
     """Smooth or rough, if these words are either and left-out rows support it."""
     kinds = {p for part in parts for p in part.word.factors if p in (*SMOOTH, *ROUGH)}
     kind = "rough" if kinds & {*ROUGH} else "smooth"
+    if kind == "rough" and len(e.seasons) > 1:
+        return ""  # a kernel with one period is rough where it has to follow another
     return f"{kind} " if kinds and e.is_supported(kind) else ""
 
 
@@ -113,28 +117,31 @@ def _amount(share: float) -> str:
 
 
 def _columns(e: Explanation, parts: Sequence[Part]) -> str:
-    """The columns that parts depend on and that the model needs."""
+    """The columns that parts depend on: by name those that the model needs, or the only one."""
     active = {effect.column: effect for part in parts for effect in part.active}
-    if e.checks:
-        active = {name: effect for name, effect in active.items() if _is_needed(e, name)}
-    if not active:
-        known = [effect.column for part in parts for effect in part.active]
-        if len(e.columns) == 1:
-            return e.columns[0].column
-        is_checked = all(e.check("column", name) is not None for name in known)
-        return "several columns, none of which is needed by itself" if is_checked else "several columns"
-    return _listed([_with_slope(effect) for effect in active.values()], TEXT.named)
+    if len(e.columns) == 1:
+        return _with_slope(e, next(iter(active.values()), e.columns[0]))
+    is_named = {name: not e.checks or len(active) == 1 or _is_needed(e, name) for name in active}
+    named = [_with_slope(e, active[name]) for name, is_needed in is_named.items() if is_needed]
+    rest = [name for name, is_needed in is_named.items() if not is_needed]
+    if active and not rest:
+        return _listed(named, TEXT.named)
+    if named and len(rest) == 1:
+        return f"{_listed(named, TEXT.named)}, and perhaps of {rest[0]}"
+    is_checked = all(e.check("column", name) is not None for name in rest)
+    others = f"{'others' if named else 'several columns'}{', none of which is needed by itself' * is_checked}"
+    return f"{_listed(named, TEXT.named)}, and of {others}" if named else others
 
 
 def _is_needed(e: Explanation, column: str) -> bool:
     return len(e.columns) == 1 or e.is_supported("column", column) or any(s.column == column for s in e.seasons)
 
 
-def _with_slope(effect: Effect) -> str:
+def _with_slope(e: Explanation, effect: Effect) -> str:
     if effect.slope is None:
         return effect.column
     slope, error = effect.slope
-    return f"{effect.column} ({number(slope)} ± {number(error)} per unit)"
+    return f"{effect.column} ({number(slope)} ± {number(error)} per {'day' if effect.column in e.dates else 'unit'})"
 
 
 # --- periods ----------------------------------------------------------------------------------------------------------
@@ -157,7 +164,9 @@ def _seasons(e: Explanation) -> Iterator[str]:
     """The periods, the share of the variation that repeats, and what they gain on left-out cycles."""
     if not e.seasons:
         return
-    yield f"it comes back {_listed([f'every {_period(e, season)}' for season in e.seasons])}."
+    whole = sum(season.share or 0.0 for season in e.seasons) > TEXT.whole * (1 - e.noise.share)
+    every = _listed([f"every {_period(e, season)}" for season in e.seasons])
+    yield f"{'it' if whole else 'a part of it'} comes back {every}."
     worths = [f"{number(s.check.gain)} ± {number(s.check.error)}" for s in e.seasons]
     yield f"without that, left-out cycles are predicted worse, by {_listed(worths)} nats per row."
 
@@ -191,14 +200,25 @@ def _shapes(e: Explanation) -> Iterator[str]:
         if shape.levels is not None:
             said.append(f"is lowest at {effect.column} {shape.levels[0]} and highest at {shape.levels[1]}")
         elif shape.kind in ("lowest", "highest"):
-            said.append(f"is {shape.kind} near {number(shape.at or 0.0)} of {effect.column}")
+            said.append(f"is {shape.kind} near {_place(e, effect)} of {effect.column}")
         elif shape.at is not None:
-            said.append(f"{shape.kind} with {effect.column} and levels off beyond {number(shape.at)}")
+            said.append(f"{shape.kind} with {effect.column} and levels off beyond {_place(e, effect)}")
         else:
             plain[shape.kind].append(effect.column)
     said = [*(f"{kind} with {_listed(columns)}" for kind, columns in plain.items() if columns), *said]
     if said:
         yield f"the mean{', over the other columns,' if len(e.columns) > 1 else ''} {'; '.join(said)}."
+
+
+def _place(e: Explanation, effect: Effect) -> str:
+    """Where along a column, no finer than the curve tells it; of dates, the day."""
+    at = (effect.shape and effect.shape.at) or 0.0
+    if effect.column in e.dates:
+        return (datetime.fromisoformat(e.dates[effect.column]) + timedelta(days=at)).date().isoformat()
+    if not effect.span or not math.isfinite(effect.span):
+        return number(at)
+    step = 10.0 ** math.floor(math.log10(effect.span) - math.log10(TEXT.steps))
+    return f"{round(at / step) * step + 0.0:,.10g}"
 
 
 def _together(e: Explanation) -> Iterator[str]:

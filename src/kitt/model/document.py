@@ -23,10 +23,11 @@ from kitt.errors import CheckpointError, InvalidInputError, KittError
 from kitt.files import check_format, check_schema, load_document, write_text
 from kitt.fitting.noise import NoiseModel
 from kitt.fitting.table import Table
+from kitt.formatting import counted
 from kitt.language import fitted_kernel
 from kitt.language.fitted_kernel import FittedKernel
 from kitt.model.evidence import Evidence, EvidenceConfig, Progress, gather
-from kitt.model.mixture import Component, Mixture, heaviest
+from kitt.model.mixture import Component, Mixture, heaviest, shares_of
 from kitt.model.parts import Exportable
 from kitt.model.predictive import Tail
 from kitt.model.stored import (
@@ -103,6 +104,11 @@ class Model(Exportable):
             rows=rows,
             fitted_mixture=mixture,
         )
+
+    def __repr__(self) -> str:
+        """The kernels that count, without the rows."""
+        rows = "without rows" if self.rows is None else counted(self.rows.n, "row")
+        return f"<Model of '{self.encoding.target}', {rows}: {shares_of(self.kernels, self.weights)}>"
 
     @cached_property
     def weights(self) -> tuple[float, ...]:

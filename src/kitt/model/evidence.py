@@ -25,6 +25,7 @@ from kitt.fitting.fit import Fitter
 from kitt.fitting.fitted import FittedGP
 from kitt.fitting.folds import FoldsConfig, conditioned, held_out, is_wave, refitted, split
 from kitt.fitting.table import Table
+from kitt.formatting import counted
 from kitt.gp.exact import normal_log_density
 from kitt.language.grammar import Expression
 from kitt.model.candidates import PLAIN as PLAIN_KERNELS
@@ -84,6 +85,10 @@ class Evidence:
     folds: int
     of_folds: int
     seconds: float
+
+    def __repr__(self) -> str:
+        rows = f"<Evidence from {counted(len(self.rows), 'left-out row')}"
+        return f"{rows}: R² {self.r2:.2f}, {self.density:.3g} nats per row, 90 % intervals hold {self.coverage():.0%}>"
 
     @property
     def density(self) -> float:

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from kitt.errors import InvalidInputError
 from kitt.fitting.fitted import FittedGP
+from kitt.language.fitted_kernel import FittedKernel
 from kitt.model.predictive import NO_TAIL, Predictive, Tail
 from kitt.table.scaling import FloatArray, Standardiser, Warp
 
@@ -35,6 +36,12 @@ def heaviest(weights: Sequence[float] | FloatArray, warps: Sequence[Warp]) -> in
     """The position of the largest weight among models of the untransformed target, or among all if there are none."""
     candidates = [k for k, warp in enumerate(warps) if warp.is_identity] or range(len(warps))
     return max(candidates, key=lambda k: weights[k])
+
+
+def shares_of(parts: Sequence[FittedGP] | Sequence[FittedKernel], weights: Sequence[float] | FloatArray) -> str:
+    """The expressions with a weight of at least half a per cent, the heaviest first."""
+    order = sorted(range(len(parts)), key=lambda k: -weights[k])
+    return ", ".join(f"{parts[k].expression} {weights[k]:.0%}" for k in order if weights[k] >= 0.005)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +71,10 @@ class Mixture:
     models: tuple[FittedGP, ...]
     components: tuple[Component, ...]
     tail: Tail = NO_TAIL
+
+    def __repr__(self) -> str:
+        """The kernels that count, without the rows."""
+        return f"<Mixture: {shares_of(self.models, self.weights)}>"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "models", tuple(self.models))

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from numbers import Integral
 from typing import Any, get_args
 
 from kitt.errors import InvalidInputError
@@ -39,6 +40,8 @@ class Options:
             raise InvalidInputError(f"effort must be one of {', '.join(EFFORTS)}, got '{self.effort}'")
         if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
             raise InvalidInputError(f"k, the number of captions, must be a whole number of at least 1, got {self.k!r}")
+        if isinstance(self.random_state, Integral) and self.random_state < 0:
+            raise InvalidInputError(f"the seed must be a whole number of at least 0, got {self.random_state!r}")
         if self.deadline is not None and not self.deadline > 0:
             raise InvalidInputError(f"the deadline must be a positive number of seconds, got {self.deadline}")
 

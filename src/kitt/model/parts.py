@@ -112,8 +112,9 @@ def partial_share(model: Exportable, k: int) -> str:
     if model.weights[k] >= _WHOLE:
         return ""
     return (
-        f"{model.kernels[k].expression} has {model.weights[k]:.0%} of the weight in a model of {len(model.kernels)} "
-        "kernels: its predictions are not those of the whole model, which to_botorch() and the model file contain"
+        f"{model.kernels[k].expression} has {model.weights[k]:.0%} of the weight in a model that averages "
+        f"{sum(weight > 0 for weight in model.weights)} kernels: its predictions are not those of the whole model, which "
+        "to_botorch() and the model file contain"
     )
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from kitt.errors import InvalidInputError
 from kitt.fitting.fit import Failure
 from kitt.fitting.fitted import FittedGP
+from kitt.formatting import counted
 from kitt.language.grammar import Expression
 from kitt.model.document import Model
 from kitt.model.mixture import Mixture
@@ -149,8 +150,11 @@ class Suggestion:
 
     def __repr__(self) -> str:
         """A short table, without the data."""
-        about = f"{self.dataset.n} rows, {self._inputs} input columns, target '{self.dataset.target}'"
-        return f"Suggestion for {about}\n{self}"
+        return f"Suggestion for {self._size}, target '{self.dataset.target}'\n{self}"
+
+    @property
+    def _size(self) -> str:
+        return f"{counted(self.dataset.n, 'row')}, {counted(self._inputs, 'input column')}"
 
     def _repr_html_(self) -> str:
         """The same table as HTML, for notebooks."""
@@ -162,9 +166,7 @@ class Suggestion:
         tables = "".join(
             f"<table><thead><tr><th>{a}</th><th>{b}</th></tr></thead><tbody>{c}</tbody></table>" for a, b, c in parts
         )
-        return (
-            f"<p>{self.dataset.n} rows, {self._inputs} input columns, target {escape(self.dataset.target)}</p>{tables}"
-        )
+        return f"<p>{self._size}, target {escape(self.dataset.target)}</p>{tables}"
 
 
 def _name(expression: Expression, is_plain: bool, is_transformed: bool) -> str:

@@ -87,6 +87,9 @@ class Captions:
     properties: tuple[Property, ...] = ()
     groups: tuple[Group, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"<Captions: {', '.join(f'{c.expression} {c.probability:.1%}' for c in self.ranked)}>"
+
     def __iter__(self) -> Iterator[Caption]:
         return iter(self.ranked)
 

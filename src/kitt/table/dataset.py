@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kitt.errors import InvalidInputError
+from kitt.formatting import counted
 from kitt.table.encoding import (
     Encoding,
     array_of,
@@ -89,6 +90,9 @@ class Dataset:
         if not (np.isfinite(self.X).all() and np.isfinite(self.y).all()):
             raise refusal("finite numbers in X and y", "missing or infinite ones", "remove those rows")
         check_unique((*self.names, self.target))
+
+    def __repr__(self) -> str:
+        return f"<Dataset of {counted(self.n, 'row')}: {listed(self.names)}, target '{self.target}'>"
 
     @property
     def n(self) -> int:

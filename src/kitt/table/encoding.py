@@ -269,7 +269,8 @@ def array_of(values: ArrayLike, name: str) -> NDArray[Any]:
 
 def check_unique(names: Sequence[str]) -> None:
     if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise refusal("a different name for each column", f"{listed(twice)} more than once", "rename them")
+        named = listed([f"'{name}'" for name in twice])
+        raise refusal("a different name for each column", f"{named} more than once", "rename them")
 
 
 def similar(name: str, names: Sequence[str]) -> str:
