@@ -224,6 +224,24 @@ def test_what_a_notebook_shows_of_models_and_tables_is_short(fitted: kitt.Sugges
     assert repr(kitt.explain(model)) == kitt.explain(model).text
 
 
+def test_what_an_error_advises_is_an_option() -> None:
+    """Rows with missing values and columns of names can be left out where the error about them is raised."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=30), "who": [f"n{i}" for i in range(30)], "y": rng.normal(size=30)})
+    with pytest.raises(kitt.KittError, match=r"exclude=\['who'\]"):
+        kitt.suggest(frame)
+    frame.loc[3, "a"] = np.nan
+    with pytest.raises(kitt.KittError, match="drop_missing=True"):
+        kitt.suggest(frame, exclude=["who"])
+    dataset = kitt.suggest(frame, exclude=["who"], drop_missing=True).dataset
+    assert (dataset.n, dataset.names) == (29, ("a",))
+    X, y = frame[["a", "a"]].to_numpy(), frame["y"].to_numpy()
+    assert kitt.suggest(X, y, drop_missing=True, exclude="x2").dataset.names == ("x1",)
+    assert kitt.suggest(X[:, :1], y, drop_missing=True).dataset.n == 29
+    with pytest.raises(kitt.KittError, match="beside a raw table"):
+        kitt.suggest(dataset, drop_missing=True)
+
+
 def test_properties_are_data() -> None:
     x = np.linspace(0, 10, 100)
     suggestion = kitt.suggest(x[:, None], np.sin(6 * x) + 0.05 * np.random.default_rng(0).normal(size=100))

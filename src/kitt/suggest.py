@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +26,8 @@ def suggest(
     *,
     fit: bool = False,
     target: str | None = None,
+    drop_missing: bool = False,
+    exclude: str | Iterable[str] = (),
     progress: Progress | None = None,
     **options: Any,
 ) -> Suggestion:
@@ -42,6 +45,10 @@ def suggest(
         Whether to fit a model, or only to caption the table.
     target : str, optional
         The column of a frame or a file that is the target; without it, the last one.
+    drop_missing : bool
+        Leave out rows with missing values, which otherwise are an error.
+    exclude : str or iterable of str
+        Columns of a frame or a file to ignore.
     progress : callable, optional
         Called with a description of the current step and the share of all work that is done.
     **options
@@ -60,7 +67,8 @@ def suggest(
     >>> len(suggestion.captions), suggestion.fitted.predict([[5.0]])[0].round() == [9.0]
     (3, array([ True]))
     """
-    return suggest_dataset(as_dataset(X, y, target), Options.of(k=k, **options), fit=fit, progress=progress)
+    dataset = as_dataset(X, y, target, drop_missing, exclude)
+    return suggest_dataset(dataset, Options.of(k=k, **options), fit=fit, progress=progress)
 
 
 def suggest_dataset(

@@ -13,6 +13,7 @@ import torch
 import kitt
 from kitt.explain import Explanation
 from kitt.explain.checks import LeftOut, held_out, opposite, random_folds, table_of
+from kitt.explain.claims import signal
 from kitt.explain.columns import shape, shares
 from kitt.explain.facts import Check, Curve, errors_among
 from kitt.explain.seasons import compared_cycles, is_resolved, repeated_variance
@@ -458,6 +459,15 @@ def test_columns_that_stand_in_for_each_other_are_not_passed_over() -> None:
     assert "perhaps" not in told("a", "b", "c")
 
 
+def test_a_column_that_is_needed_is_named_though_it_moves_little() -> None:
+    rng = np.random.default_rng(0)
+    X = {name: rng.normal(size=80) for name in ("a", "b")}
+    explanation = kitt.explain(fit("RBF", X, X["a"] + 0.2 * X["b"] + 0.01 * rng.normal(size=80)))
+    assert 0.01 < next(effect.sensitivity for effect in explanation.columns if effect.column == "b") < 0.05
+    assert explanation.is_supported("column", "b")
+    assert "function of a and b." in explanation.text
+
+
 def test_the_only_column_of_a_function_is_named_though_its_own_check_is_not_clear() -> None:
     rng = np.random.default_rng(0)
     X = {name: rng.normal(size=80) for name in ("a", "b")}
@@ -518,3 +528,17 @@ def test_a_single_row_does_not_decide_a_check() -> None:
         out = held_out(table, kitt.parse(expression), random_folds(60))
         assert out.log_density[0] > -20
         assert out.log_density[1:].min() > -10
+
+
+def test_a_signal_is_seen_whatever_the_tails_of_the_target() -> None:
+    """Of a target with few very large values, the share is certain if they are predicted; of noise it is not."""
+    rng = np.random.default_rng(0)
+    y = np.exp(3 * rng.normal(size=60))
+    share, check = signal(y, 0.99 * y, np.full(60, y.mean()))
+    assert share > 0.99
+    assert check.is_supported
+    assert check.error < 0.01
+    y = rng.normal(size=400)
+    _, check = signal(y, 0.3 * rng.normal(size=400), np.zeros(400))
+    assert not check.is_supported
+    assert check.error == pytest.approx(0.6 / 20, rel=0.3)

@@ -98,6 +98,16 @@ def test_times_are_recognised(server: Server) -> None:
     assert [column["is_time"] for column in columns] == [True, False, False]
 
 
+def test_some_values_of_each_column_are_there_to_be_drawn(server: Server) -> None:
+    rows = "".join(f"{i},{'' if i == 5 else i / 2},w\n" for i in range(1000))
+    numbers, holes, words = (c["series"] for c in server.post("table", "a,b,c\n" + rows).json()["columns"])
+    assert len(numbers) == 300
+    assert numbers[0] == [0, 0.0]
+    assert numbers[-1] == [999, 999.0]
+    assert 5 not in [row for row, _ in holes]
+    assert words == []
+
+
 def test_from_file_to_forecast(server: Server, tab: Callable[..., Any], tmp_path: Path) -> None:
     page = tab()
     upload(page, CSV, "sales.csv")
@@ -105,8 +115,12 @@ def test_from_file_to_forecast(server: Server, tab: Callable[..., Any], tmp_path
     assert page.input_value("#time") == "month"
     assert page.input_value("#series-target") == "units"
     assert page.locator("#captions").is_hidden()
+    assert (
+        page.locator("#line polyline").get_attribute("points").count(",") == 40
+    )  # the data, before anything is fitted
     page.select_option("#time", "")
     page.select_option("#series-target", "month")
+    assert page.locator("#line polyline").count() == 0
     page.click("#forecast")
     page.locator("#error", has_text="numbers in the target 'month'").wait_for()
     page.select_option("#series-target", "units")

@@ -31,6 +31,7 @@ def print_captions(record: dict[str, Any]) -> None:
         f"{counted(record['rows'], 'row')}, {counted(record['inputs'], 'input column')}, target '{record['target']}'"
     )
     console.print(f"{record['table']}: {about}", markup=False, highlight=False, soft_wrap=True)
+    console.print("what the network believes, before anything is fitted", highlight=False)
     print_properties(record["properties"])
     has_losses = record["captions"][0]["expected_loss"] is not None
     grid = Table("kernel", "probability", "with similar kernels", *(["expected loss"] if has_losses else []))
@@ -81,7 +82,7 @@ def bar() -> Iterator[Callable[[str, float], None]]:
 def print_fits(suggestion: Suggestion) -> None:
     record = suggestion.to_dict()
     captions = {caption["expression"]: caption["probability"] for caption in record["captions"]}
-    grid = Table("weight", "kernel", "network", "left-out density", "penalty", "seconds")
+    grid = Table("weight", "kernel", "network", "left-out density", "price", "seconds")
     for kernel in sorted(record["kernels"], key=lambda kernel: -kernel["weight"]):
         probability = _probability(captions, kernel["expression"])
         source = f"{probability:.1%}" if probability and not kernel["is_plain"] else ""
@@ -91,7 +92,7 @@ def print_fits(suggestion: Suggestion) -> None:
     console.print(grid)
     text = (
         "The weights are those of the average that predicts left-out rows best: by log density per row minus a "
-        "penalty per row for the parameters, which were fitted to these rows too. Several kernels together may "
+        "price per row for the parameters, which were fitted to these rows too. Several kernels together may "
         f"predict better than the best one. {PLAIN_KERNELS}"
     )
     console.print(f"[dim]{text}[/]", highlight=False)

@@ -51,10 +51,14 @@ def signal(observed: FloatArray, mean: FloatArray, plain: FloatArray) -> tuple[f
 
     Densities would not do: under a model with heavy tails they are higher than under a normal one even for pure noise.
     """
-    spread = max(float(((observed - plain) ** 2).mean()), 1e-300)
-    gain = ((observed - plain) ** 2 - (observed - mean) ** 2) / spread
-    error = float(gain.std(ddof=1) / math.sqrt(len(gain)))
-    return float(gain.mean()), Check("signal", "all columns", float(gain.mean()), error, len(gain), "share of variance")
+    whole, left = (observed - plain) ** 2, (observed - mean) ** 2
+    spread = max(float(whole.mean()), 1e-300)
+    ratio = float(left.mean()) / spread
+    terms = (
+        left - ratio * whole
+    ) / spread  # of the standard error of a ratio: a few large targets do not make it large
+    error = float(terms.std(ddof=1) / math.sqrt(len(terms)))
+    return 1 - ratio, Check("signal", "all columns", 1 - ratio, error, len(terms), "share of variance")
 
 
 def checked(

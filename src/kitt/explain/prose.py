@@ -118,7 +118,7 @@ def _amount(share: float) -> str:
 
 def _columns(e: Explanation, parts: Sequence[Part]) -> str:
     """The columns that parts depend on: by name those that the model needs, or the only one."""
-    active = {effect.column: effect for part in parts for effect in part.active}
+    active = {effect.column: effect for part in parts for effect in part.effects if _counts(e, effect)}
     if len(e.columns) == 1:
         return _with_slope(e, next(iter(active.values()), e.columns[0]))
     is_named = {name: not e.checks or len(active) == 1 or _is_needed(e, name) for name in active}
@@ -131,6 +131,11 @@ def _columns(e: Explanation, parts: Sequence[Part]) -> str:
     is_checked = all(e.check("column", name) is not None for name in rest)
     others = f"{'others' if named else 'several columns'}{', none of which is needed by itself' * is_checked}"
     return f"{_listed(named, TEXT.named)}, and of {others}" if named else others
+
+
+def _counts(e: Explanation, effect: Effect) -> bool:
+    """Whether a part depends on a column: clearly, or a little on one that the model needs."""
+    return effect.is_active or (effect.sensitivity >= _NEGLIGIBLE and e.is_supported("column", effect.column))
 
 
 def _is_needed(e: Explanation, column: str) -> bool:

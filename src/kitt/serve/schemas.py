@@ -52,6 +52,7 @@ class TableColumn(BaseModel):
     is_number: bool
     is_time: bool = Field(description="Dates, or numbers that increase.")
     missing: int
+    series: list[tuple[int, float]] = Field(description="Row and value of some cells of a column of numbers.")
 
 
 class TableFacts(BaseModel):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _PREVIEW = 5  # rows
 _SCATTERS, _SCATTERED = 3, 250  # columns that are drawn before anything is fitted, and rows
+_DRAWN, _DRAWN_IN_ALL = 300, 12_000  # values of a column of numbers that are drawn as a series, and of all columns
 _GROWTH = 10  # largest size of an uncompressed file, relative to the upload
 
 
@@ -71,6 +72,7 @@ class Upload:
                 "is_number": bool(is_numeric_dtype(series.dtype)),
                 "is_time": is_time(series),
                 "missing": int(series.isna().sum()),
+                "series": _series(series, min(_DRAWN, _DRAWN_IN_ALL // len(self.frame.columns))),
             }
             for name, (_, series) in zip(column_names(self.frame), self.frame.items(), strict=True)
         ]
@@ -83,6 +85,16 @@ class Upload:
             "preview": [[str(cell)[:40] for cell in row] for row in first.to_numpy().tolist()],
             "notes": list(self.notes),
         }
+
+
+def _series(column: pd.Series, most: int) -> list[tuple[int, float]]:
+    """Row and value of some cells of a column of numbers, evenly spaced, for a picture; the last is among them."""
+    if column.dtype.kind not in "iuf":
+        return []
+    values = column.to_numpy(np.float64, na_value=np.nan)
+    known = np.flatnonzero(np.isfinite(values))
+    some = known[np.unique(np.linspace(0, len(known) - 1, min(most, len(known))).round().astype(np.intp))]
+    return [(int(row), float(values[row])) for row in some]
 
 
 class _Named(io.BytesIO):
@@ -193,7 +205,9 @@ def predictions(table: Upload, model: str) -> str:
         mean, std = fitted.predict(table.frame)
         low, high = fitted.quantiles(table.frame, [0.05, 0.95]).T
     frame = table.frame.set_axis([str(name) for name in table.frame.columns], axis=1)
-    return frame.assign(mean=mean, std=std, q5=low, q95=high).to_csv(index=False)
+    made = {"mean": mean, "std": std, "q5": low, "q95": high}
+    prefix = "predicted_" if made.keys() & {*frame.columns} else ""  # no column of the table is replaced
+    return frame.assign(**{prefix + name: values for name, values in made.items()}).to_csv(index=False)
 
 
 # --- examples -------------------------------------------------------------------------------------------------------------

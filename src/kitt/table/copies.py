@@ -18,9 +18,12 @@ def without_copies(dataset: Dataset) -> Dataset:
     rows = first_of_copies(dataset.X, dataset.y)
     if rows is None:
         return dataset
+    count = dataset.n - len(rows)
+    are = (
+        "is an exact copy of another and is left out" if count == 1 else "are exact copies of others and are used once"
+    )
     note = (
-        f"{dataset.n - len(rows)} of {dataset.n} rows are exact copies of others and are used once: as independent "
-        "observations they would make the noise look smaller than it is"
+        f"{count} of {dataset.n} rows {are}: as independent observations, copies make the noise look smaller than it is"
     )
     return replace(dataset.rows(rows), notes=(*dataset.notes, note))
 

@@ -213,12 +213,22 @@ class Dataset:
         return replace(dataset, notes=notes + dataset.notes)
 
 
-def as_dataset(X: Any, y: Any = None, target: str | None = None) -> Dataset:
+def as_dataset(
+    X: Any,
+    y: Any = None,
+    target: str | None = None,
+    drop_missing: bool = False,
+    exclude: str | Iterable[str] = (),
+) -> Dataset:
     """A Dataset from whatever a user has: arrays, a data frame of any library, a file, or a Dataset."""
     if isinstance(X, Dataset):
+        if drop_missing or exclude:
+            raise InvalidInputError(
+                "expected drop_missing and exclude beside a raw table; got a Dataset: give them to it"
+            )
         return X
     if y is None and (isinstance(X, str | PathLike) or hasattr(X, "read")):
-        return Dataset.read(X, target)
+        return Dataset.read(X, target, drop_missing, exclude)
     frame = as_frame(X)
     if isinstance(y, str):
         raise InvalidInputError(
@@ -226,14 +236,18 @@ def as_dataset(X: Any, y: Any = None, target: str | None = None) -> Dataset:
         )
     if y is not None:
         target = target or str(getattr(y, "name", None) or "y")
+        if frame is None and not exclude:
+            return Dataset.from_arrays(X, y, None, target, drop_missing)
         if frame is None:
-            return Dataset.from_arrays(X, y, None, target)
+            frame = frame_of(X)
+            frame.columns = default_names(frame.shape[1] + 1)[:-1]
         names = [str(name) for name in frame.columns]
         while target in names:
             target += "_"
-        return Dataset.from_frame(frame.set_axis(names, axis=1).assign(**{target: _column(y, len(frame))}), target)
+        whole = frame.set_axis(names, axis=1).assign(**{target: _column(y, len(frame))})
+        return Dataset.from_frame(whole, target, drop_missing, exclude)
     if frame is not None:
-        return Dataset.from_frame(frame, target)
+        return Dataset.from_frame(frame, target, drop_missing, exclude)
     raise InvalidInputError(
         f"expected arrays X and y, or a DataFrame, Dataset or file that holds both; got {type(X).__name__} and no y"
     )

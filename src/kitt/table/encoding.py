@@ -70,7 +70,7 @@ class Column:
                 f"exclude it (exclude=['{name}']), or correct these cells",
                 {
                     "command line": f"leave it out with --exclude '{name}', or correct these cells",
-                    "page": "exclude it: untick it among the columns to use, or correct these cells",
+                    "page": "untick it among the columns to use, or correct these cells",
                 },
             )
         return column, notes

@@ -162,6 +162,9 @@ function chooseSeries() {
   for (const box of $("known").querySelectorAll("input")) {
     box.parentElement.hidden = [$("series-target").value, $("time").value].includes(box.value);
   }
+  const { name, series } = facts.columns.find((column) => column.name === $("series-target").value);
+  const drawn = { column: "the rows", x: series.map(([row]) => row + 1), y: series.map(([, value]) => value), levels: [], isLine: true };
+  $("line").replaceChildren(...(series.length ? [scatter(drawn, name)] : []));
 }
 
 function seriesQuestion() {
@@ -210,7 +213,7 @@ async function suggest() {
 }
 
 // The data before anything is fitted: one small picture for each column
-function scatter({ column, x, y, levels }, target) {
+function scatter({ column, x, y, levels, isLine = false }, target) {
   const made = (tag, attributes, text = "") => {
     const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
     for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
@@ -224,7 +227,8 @@ function scatter({ column, x, y, levels }, target) {
   const down = (value) => (136 - 126 * (value - low) / (high - low || 1)).toFixed(1);
   const svg = made("svg", { viewBox: "0 0 240 158", role: "img", "aria-label": `${target} along ${column}` });
   svg.append(made("path", { d: "M38 4V142H236", class: "axes" }));
-  x.forEach((value, i) => svg.append(made("circle", { cx: across(value), cy: down(y[i]), r: 2 })));
+  if (isLine) svg.append(made("polyline", { points: x.map((value, i) => `${across(value)},${down(y[i])}`).join(" "), class: "line" }));
+  else x.forEach((value, i) => svg.append(made("circle", { cx: across(value), cy: down(y[i]), r: 2 })));
   for (const value of [low, high]) svg.append(made("text", { x: 34, y: down(value), dy: 3, "text-anchor": "end" }, short(value)));
   const ticks = levels.length ? levels.map((name, i) => [i, name.slice(0, 12)]) : [left, right].map((value) => [value, short(value)]);
   if (ticks.length <= 4) {
@@ -254,7 +258,7 @@ function propertyRow({ name, meaning, probability }) {
 function showCaptions({ captions, target, seconds, warnings, properties, groups, scatters }, isFitting = false) {
   $("captions").hidden = false;
   $("captions").classList.remove("stale");
-  $("captions-facts").textContent = `Kernels to try for ${target}, best first, after ${(1000 * seconds.caption).toFixed(0)} ms; ${isFitting ? "the fits will follow" : "nothing is fitted yet"}.`;
+  $("captions-facts").textContent = `Kernels to try for ${target}, after ${(1000 * seconds.caption).toFixed(0)} ms; ${isFitting ? "the fits will follow" : "nothing is fitted yet"}.`;
   $("scatters").replaceChildren(...scatters.map((one) => scatter(one, target)));
   $("properties").replaceChildren(...properties.map(propertyRow));
   $("bars").replaceChildren(...captions.map(({ expression, probability, expected_loss: loss }) => {
