@@ -36,7 +36,7 @@ TRENDS = {
 SEASONS = {"none": "", "steady": "Periodic", "drifting": "Matern12*Periodic", "growing": "Linear*Periodic"}
 FURTHER_SEASONS = ("Matern52*Periodic", "RBF*Periodic")  # of the second and third period
 COVARIATES = "Matern52"  # a smooth function of the columns that are known in the future
-_OFF_SLOPE, _OFF_LENGTHSCALE, _OFF_PERIOD = -16.0, 9.0, 5.0  # raw values at which a column has no influence
+_OFF_SLOPE, _OFF_LENGTHSCALE, _OFF_PERIOD = -16.0, 18.0, 5.0  # raw values at which a column has no influence
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,7 @@ class Layout:
     priors: tuple[tuple[Slot, Distribution], ...]
     start: FloatArray  # (P,), unconstrained
     fixed: FloatArray  # (P,), NaN where free
+    of_time: tuple[bool, ...]  # which words see time alone
 
     @property
     def free(self) -> int:
@@ -162,7 +163,8 @@ def layout(candidate: Candidate, dims: int, periods: Sequence[float], config: Ca
         priors.append((slot, prior))
         start[slot.slice], fixed[slot.slice] = begin, held
     start = np.where(np.isnan(fixed), start, fixed)
-    return Layout(kernel, tuple(priors), start, fixed)
+    of_time = tuple(str(word) != COVARIATES for word in expression)
+    return Layout(kernel, tuple(priors), start, fixed, of_time)
 
 
 _Free = tuple[Distribution, float, FloatArray | float]
