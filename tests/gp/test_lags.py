@@ -33,10 +33,13 @@ def _case(text: str, times: str, columns: int = 1) -> tuple[Kernel, torch.Tensor
 
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("times", TIMES)
-def test_value_and_gradient_are_those_of_the_dense_likelihood(text: str, times: str) -> None:
+@pytest.mark.parametrize("free", [[True], [False, True], [True, False, True]])
+def test_value_and_gradient_are_those_of_the_dense_likelihood(text: str, times: str, free: list[bool]) -> None:
     kernel, X, y, theta = _case(text, times)
-    is_free = torch.arange(kernel.size) != 0
-    found = LagLikelihood(kernel, X, y, [True] * len(kernel.expression), is_free).evaluate(theta)
+    is_free = torch.tensor(free)[torch.arange(kernel.size) % len(free)]
+    is_free[-1] = True
+    held = theta.masked_fill(is_free, torch.nan)
+    found = LagLikelihood(kernel, X, y, [True] * len(kernel.expression), held).evaluate(theta)
     value, gradient = Likelihood(kernel, X, y).value_and_gradient(theta)
     assert found.value == pytest.approx(float(value), rel=1e-9)
     np.testing.assert_allclose(found.gradient, gradient[is_free].numpy(), rtol=1e-4, atol=1e-5)
@@ -45,8 +48,8 @@ def test_value_and_gradient_are_those_of_the_dense_likelihood(text: str, times: 
 
 def test_words_that_see_other_columns_are_dense() -> None:
     kernel, X, y, theta = _case("Matern52 + Linear", "regular", columns=2)
-    is_free = torch.ones(kernel.size, dtype=torch.bool)
-    found = LagLikelihood(kernel, X, y, [False, False], is_free).evaluate(theta)
+    held = torch.full_like(theta, torch.nan)
+    found = LagLikelihood(kernel, X, y, [False, False], held).evaluate(theta)
     value, gradient = Likelihood(kernel, X, y).value_and_gradient(theta)
     assert found.value == pytest.approx(float(value), rel=1e-9)
     np.testing.assert_allclose(found.gradient, gradient.numpy(), rtol=1e-4, atol=1e-5)
@@ -56,11 +59,11 @@ def test_the_curvature_is_on_average_the_fisher_information() -> None:
     kernel, X, _, theta = _case("Matern12", "regular")
     K = kernel.matrix(theta, X) + torch.diag(kernel.noise(theta, X))
     L, generator = torch.linalg.cholesky(K), torch.Generator().manual_seed(0)
-    is_free = torch.ones(kernel.size, dtype=torch.bool)
+    held = torch.full_like(theta, torch.nan)
     found = []
     for _ in range(400):
         y = L @ torch.randn(len(X), generator=generator, dtype=torch.float64)
-        found.append(LagLikelihood(kernel, X, y, [True], is_free).evaluate(theta))
+        found.append(LagLikelihood(kernel, X, y, [True], held).evaluate(theta))
     scores = np.array([one.gradient for one in found])
     np.testing.assert_allclose(np.mean([one.curvature for one in found], 0), np.cov(scores.T), atol=0.15 * len(X) / 6)
 

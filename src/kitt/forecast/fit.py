@@ -45,8 +45,9 @@ class LogPosterior:
     """Of the free parameters of a layout: likelihood and priors, with gradient and curvature."""
 
     def __init__(self, layout: Layout, table: Table) -> None:
-        self.is_free = torch.isnan(torch.from_numpy(layout.fixed))
-        self.likelihood = LagLikelihood(layout.kernel, table.X, table.y, layout.of_time, self.is_free)
+        held = torch.from_numpy(layout.fixed)
+        self.is_free = torch.isnan(held)
+        self.likelihood = LagLikelihood(layout.kernel, table.X, table.y, layout.of_time, held)
         self.prior = FlatPrior(layout.priors)
         self.evaluations = 0
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from torch import Tensor
 from kitt.errors import FitError
 from kitt.gp.exact import solve_and_invert
 from kitt.language.grammar import Expression, Primitive
-from kitt.language.kernels import Kernel
+from kitt.language.kernels import Kernel, has_variance
 from kitt.table.scaling import FloatArray
 
 _STEP = 1e-4  # of central differences by a parameter
@@ -40,15 +40,15 @@ class Evaluation:
 class LagLikelihood:
     """log p(y | X, theta) of an expression without noise words, as a function of its free parameters.
 
-    `of_time` says which words see only the first column, and no other one; `is_free` (P,) which parameters vary, of which
-    the observation noise must be one.
+    `of_time` says which words see only the first column, and no other one; `held` (P,) has the values of the parameters that
+    are held, and NaN for the free ones, of which the observation noise must be one.
     """
 
-    def __init__(self, kernel: Kernel, X: Tensor, y: Tensor, of_time: Sequence[bool], is_free: Tensor) -> None:
+    def __init__(self, kernel: Kernel, X: Tensor, y: Tensor, of_time: Sequence[bool], held: Tensor) -> None:
         self.kernel, self.y = kernel, y
         lags = _lags(X)
         self.words = [
-            _Word.of(kernel, i, X, lags if is_of_time else None, is_free) for i, is_of_time in enumerate(of_time)
+            _Word.of(kernel, i, X, lags if is_of_time else None, held) for i, is_of_time in enumerate(of_time)
         ]
 
     def evaluate(self, theta: Tensor) -> Evaluation:
@@ -87,21 +87,27 @@ class _Word:
     steps: Tensor  # (F, p): a step along each of its free parameters
     points: Tensor  # (M, D): the lags from zero on, or the rows
     index: NDArray[np.intp] | None  # (N, N): the lag between two rows; None where the points are the rows
+    unit: FloatArray | None = None  # (N, N): the covariance at variance one, where the variance alone is free
 
     @classmethod
-    def of(cls, whole: Kernel, i: int, X: Tensor, lags: _Lags | None, is_free: Tensor) -> _Word:
+    def of(cls, whole: Kernel, i: int, X: Tensor, lags: _Lags | None, held: Tensor) -> _Word:
         word = whole.expression.words[i]
         kernel = Kernel(Expression((word,)), whole.dims)
         slots = torch.cat([torch.arange(s.start, s.slice.stop) for s in whole.slots if s.word in (i, None)])
-        is_own = is_free[slots].clone()
-        is_own[-1] = False
-        steps = _STEP * torch.eye(len(slots), dtype=X.dtype)[is_own]
+        is_free = torch.isnan(held[slots])
+        is_free[-1] = False  # the noise is not of this word
+        steps = _STEP * torch.eye(len(slots), dtype=X.dtype)[is_free]
         points, index = (X, None) if lags is None or Primitive.LINEAR in word.factors else lags
-        return cls(kernel, slots, steps, points, index)
+        made = cls(kernel, slots, steps, points, index)
+        if not has_variance(word) or is_free.sum() > 1 or not is_free[-2]:
+            return made
+        return replace(made, unit=made.matrices(held.nan_to_num(0.0))[0])
 
     def matrices(self, theta: Tensor) -> FloatArray:
         """Covariance of the word between the rows, then its derivatives by its free parameters, (1 + F, N, N)."""
         own, count = theta[self.slots], len(self.steps)
+        if self.unit is not None:
+            return np.broadcast_to(math.exp(own[-2]) * self.unit, (2, *self.unit.shape))
         thetas = torch.cat([own.unsqueeze(0), own + self.steps, own - self.steps])
         (term,) = self.kernel.terms(thetas, self.points)
         K = term.matrix(term, same=True) if self.index is None else term.rows(slice(0, 1)).matrix(term)[:, 0]
