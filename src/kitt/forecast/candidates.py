@@ -223,7 +223,8 @@ def _linear(slot: Slot, word: Word, c: Candidate, dims: int, config: CandidateCo
     """A line in time, if the trend has one, and in the further columns that the candidate sees; or a factor in time."""
     is_factor = len(word.factors) > 1
     if slot.parameter is Parameter.SHIFT:
-        return Cauchy(1.5), -2.0 if is_factor else 0.0, _held(dims, 0.0, (0,))
+        begin = -2.0 if is_factor and slot.factor == 0 else 0.0  # of two factors, not the same: both would stay equal
+        return Cauchy(1.5), begin, _held(dims, 0.0, (0,))
     if is_factor:
         return LogNormal(*config.growth), -1.2, _held(dims, _OFF_SLOPE, (0,))
     seen = (*((0,) if "Linear" in TRENDS[c.trend].split(" + ") else ()), *c.columns)
