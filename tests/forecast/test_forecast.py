@@ -14,7 +14,7 @@ from kitt.errors import InvalidInputError, MissingExtraError
 from kitt.forecast.candidates import Candidate, layout
 from kitt.forecast.covariates import Covariates
 from kitt.forecast.evaluate import origin_starts, rolling
-from kitt.forecast.fit import fit
+from kitt.forecast.fit import FitConfig, LogPosterior, _maximise, fit
 from kitt.forecast.forecaster import KITTForecaster
 from kitt.forecast.picture import save_picture, text_picture
 from kitt.forecast.pipeline import _table, checked
@@ -257,3 +257,24 @@ def test_rows_at_the_end_without_a_value_are_told() -> None:
     made = kitt.forecast([*np.arange(12.0), np.nan, np.nan], horizon=2)
     assert list(made.index) == [14, 15]
     assert "the last 2 rows without a value: the forecast begins after them" in made.notes
+
+
+@pytest.mark.parametrize("trend", ["random walk", "fading trend with random walk", "parabola with random walk"])
+def test_fits_end_close_to_a_maximum(trend: str) -> None:
+    series, known, _ = checked(simulate("trend and season", np.random.default_rng(4), 60).seen)
+    table = _table(series, known, ())
+    candidate = Candidate(trend, "drifting")
+    found = layout(candidate, 1, [12 / float(table.standardiser.x_scale[0])])
+    one, posterior = fit(candidate, found, table), LogPosterior(found, table)
+    further, _, _ = _maximise(posterior, one.theta, FitConfig(tolerance=1e-4, max_evaluations=200))
+    assert one.model.converged
+    assert posterior.evaluate(further).value - posterior.evaluate(one.theta).value < 0.5
+
+
+def test_a_parabola_with_two_roots_is_no_square() -> None:
+    t = np.arange(60.0)
+    series, known, _ = checked((t - 10) * (t - 60) + np.random.default_rng(0).normal(size=60))
+    candidate = Candidate("parabola with random walk")
+    one = fit(candidate, layout(candidate, 1, []), _table(series, known, ()))
+    shifts = [one.model.fitted_kernel.parameters[f"Linear*Linear[{j}].shift"][0] for j in range(2)]
+    assert abs(shifts[0] - shifts[1]) > 0.5

@@ -36,7 +36,7 @@ TRENDS = {
 SEASONS = {"none": "", "steady": "Periodic", "drifting": "Matern12*Periodic", "growing": "Linear*Periodic"}
 FURTHER_SEASONS = ("Matern52*Periodic", "RBF*Periodic")  # of the second and third period
 COVARIATES = "Matern52"  # a smooth function of the columns that are known in the future
-_OFF_SLOPE, _OFF_LENGTHSCALE, _OFF_PERIOD = -16.0, 9.0, 5.0  # raw values at which a column has no influence
+_OFF_SLOPE, _OFF_LENGTHSCALE, _OFF_PERIOD = -16.0, 18.0, 5.0  # raw values at which a column has no influence
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,7 @@ class Layout:
     priors: tuple[tuple[Slot, Distribution], ...]
     start: FloatArray  # (P,), unconstrained
     fixed: FloatArray  # (P,), NaN where free
+    of_time: tuple[bool, ...]  # which words see time alone
 
     @property
     def free(self) -> int:
@@ -162,7 +163,8 @@ def layout(candidate: Candidate, dims: int, periods: Sequence[float], config: Ca
         priors.append((slot, prior))
         start[slot.slice], fixed[slot.slice] = begin, held
     start = np.where(np.isnan(fixed), start, fixed)
-    return Layout(kernel, tuple(priors), start, fixed)
+    of_time = tuple(str(word) != COVARIATES for word in expression)
+    return Layout(kernel, tuple(priors), start, fixed, of_time)
 
 
 _Free = tuple[Distribution, float, FloatArray | float]
@@ -221,7 +223,8 @@ def _linear(slot: Slot, word: Word, c: Candidate, dims: int, config: CandidateCo
     """A line in time, if the trend has one, and in the further columns that the candidate sees; or a factor in time."""
     is_factor = len(word.factors) > 1
     if slot.parameter is Parameter.SHIFT:
-        return Cauchy(1.5), -2.0 if is_factor else 0.0, _held(dims, 0.0, (0,))
+        begin = -2.0 if is_factor and slot.factor == 0 else 0.0  # of two factors, not the same: both would stay equal
+        return Cauchy(1.5), begin, _held(dims, 0.0, (0,))
     if is_factor:
         return LogNormal(*config.growth), -1.2, _held(dims, _OFF_SLOPE, (0,))
     seen = (*((0,) if "Linear" in TRENDS[c.trend].split(" + ") else ()), *c.columns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +99,29 @@ def forecast(
     True
     """
     series, known, given = checked(y, index, horizon, X, future, season, config)
-    return forecast_series(series, int(horizon), known, given, changes, progress, config)
+    report: Progress = progress or (lambda what, share: None)
+    report("seasons", 0.0)
+    recent, recent_known = _last(series, known, config.fit_values)
+    found, sets = _structure(recent, recent_known, given, changes, config)
+    columns = tuple(change for kind in sets.values() for change in kind)
+    table = _table(recent, recent_known, columns)
+    fits = _fit_all(table, recent, found, sets, recent_known, report, config.hopeless)
+    weights = evaluate.weigh(fits, table.y.numpy(), min(int(horizon), max(2, recent.n // 3)), config.evaluate)
+    fits = [one for one, w in zip(fits, weights, strict=True) if w > 0]
+    weights = weights[weights > 0]
+    report("past origins", 0.9)
+    past, spread = _judged(fits, weights, table, int(horizon), config.evaluate)
+    longer, longer_known = _last(series, known, config.values)
+    if longer.n > recent.n:
+        whole = _table(longer, longer_known, columns, table.standardiser)
+        fits = [conditioned(one, whole) for one in fits]
+    mixture = Mixture(
+        tuple(one.model for one in fits), evaluate.components(weights, spread), Tail(config.evaluate.tail)
+    )
+    times, labels = series.future(int(horizon))
+    inputs = _inputs(times, known.future, columns)
+    chosen = tuple(one.candidate for one in fits)
+    return Forecast(series, labels, inputs, mixture, chosen, found, columns, past, spread, recent)
 
 
 def checked(
@@ -119,47 +141,17 @@ def checked(
     return series, known, _given(season, series)
 
 
-def forecast_series(
-    series: Series,
-    horizon: int,
-    known: Covariates,
-    given: tuple[Season, ...] | None = None,
-    with_changes: bool = True,
-    progress: Progress | None = None,
-    config: ForecastConfig = DEFAULT,
-) -> Forecast:
-    """The same for a Series, with periods given, or None to find them."""
-    report: Callable[[str, float], None] = progress or (lambda what, share: None)
-    report("seasons", 0.0)
-    recent, recent_known = _last(series, known, config.fit_values)
-    is_constant = bool(np.ptp(recent.values) == 0)
-    found = () if is_constant else given
-    if found is None:
-        found = find_seasons(recent, _table(recent, recent_known, ()), config.seasons)
-    changes = find_changes(recent, found, config.changes) if with_changes and not is_constant else {}
-    columns = tuple(change for kind in changes.values() for change in kind)
-    table = _table(recent, recent_known, columns)
-    fits = _fit_all(table, recent, found, changes, recent_known, report, config.hopeless)
-    target = table.y.numpy()
-    weights = evaluate.weigh(fits, target, min(horizon, max(2, recent.n // 3)), config.evaluate)
-    fits = [one for one, w in zip(fits, weights, strict=True) if w > 0]
-    weights = weights[weights > 0]
-    report("past origins", 0.9)
-    past, spread = _judged(fits, weights, table, horizon, config.evaluate)
-    longer, longer_known = _last(series, known, config.values)
-    if longer.n > recent.n:
-        whole = _table(longer, longer_known, columns, table.standardiser)
-        fits = [conditioned(one, whole) for one in fits]
-    tail = Tail(config.evaluate.tail)
-    mixture = Mixture(tuple(one.model for one in fits), evaluate.components(weights, spread), tail)
-    times, labels = series.future(horizon)
-    inputs = _inputs(times, known.future, columns)
-    return Forecast(
-        series, labels, inputs, mixture, tuple(one.candidate for one in fits), found, columns, past, spread, recent
-    )
-
-
 # --- steps -----------------------------------------------------------------------------------------------------------
+
+
+def _structure(
+    series: Series, known: Covariates, given: tuple[Season, ...] | None, with_changes: bool, config: ForecastConfig
+) -> tuple[tuple[Season, ...], dict[str, tuple[Change, ...]]]:
+    """The seasons, found unless they are given, and the steps and bends; a constant series has neither."""
+    if np.ptp(series.values) == 0:
+        return (), {}
+    found = find_seasons(series, _table(series, known, ()), config.seasons) if given is None else given
+    return found, find_changes(series, found, config.changes) if with_changes else {}
 
 
 def _given(season: Any, series: Series) -> tuple[Season, ...] | None:
@@ -205,7 +197,7 @@ def _fit_all(
     found: Sequence[Season],
     changes: dict[str, tuple[Change, ...]],
     known: Covariates,
-    report: Callable[[str, float], None],
+    report: Progress,
     hopeless: float,
 ) -> list[Fit]:
     """Every candidate; one that cannot be fitted is left out, and the error tells if that is true of all."""

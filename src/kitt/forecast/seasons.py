@@ -167,10 +167,10 @@ def _periods(series: Series, config: SeasonConfig) -> Iterator[tuple[float, str,
 
 
 def waves(t: FloatArray, period: float, step: float, most: int = 6) -> FloatArray:
-    """Cosines, then sines, of a period and its multiples up to what the steps can show, (N, 2K)."""
+    """Cosine and sine of a period, then of its multiples up to what the steps can show, (N, 2K)."""
     count = max(1, int(min(most, (period / step + 0.01) // 2)))
     phase = 2 * math.pi * np.outer(t, np.arange(1, count + 1)) / period
-    return np.hstack([np.cos(phase), np.sin(phase)])
+    return np.stack([np.cos(phase), np.sin(phase)], -1).reshape(len(t), -1)
 
 
 def _best(white: _Whitened, found: Sequence[Season], series: Series, config: SeasonConfig) -> Season | None:
@@ -181,18 +181,22 @@ def _best(white: _Whitened, found: Sequence[Season], series: Series, config: Sea
     for period, (name, bonus, shape) in white.tried.items():
         if _is_beside(period, found, span):
             continue
-        F = shape - white.Q @ (white.Q.T @ shape)
-        count = F.shape[1] // 2
+        explained = np.cumsum(_shares(shape - white.Q @ (white.Q.T @ shape), rest))
+        count = shape.shape[1] // 2
         for k in sorted({min(k, count) for k in config.waves}):
-            A = F[:, [*range(k), *range(count, count + k)]]
-            if abs(period / series.step - 2 * k) < 1e-6:
-                A = A[:, :-1]  # at half the frequency of the steps, the sine is zero
-            solution, *_ = np.linalg.lstsq(A, rest, rcond=1e-8)
-            after = max(float(np.sum((rest - A @ solution) ** 2)), 1e-12 * before)
-            gain = 0.5 * n * math.log(before / after) - 0.5 * A.shape[1] * math.log(n) + bonus
+            columns = 2 * k - (abs(period / series.step - 2 * k) < 1e-6)  # no sine at half the frequency of the steps
+            after = max(before - float(explained[columns - 1]), 1e-12 * before)
+            gain = 0.5 * n * math.log(before / after) - 0.5 * columns * math.log(n) + bonus
             if best is None or gain > best.gain:
                 best = Season(period, name, gain)
     return best
+
+
+def _shares(F: FloatArray, rest: FloatArray) -> FloatArray:
+    """What each column (N, C) explains of the squares of `rest` after those before it; nothing where it depends on them."""
+    Q, R = np.linalg.qr(F)
+    is_new = np.abs(np.diag(R)) > 1e-6 * np.linalg.norm(F, axis=0).max(initial=1e-300)
+    return np.where(is_new, (Q.T @ rest) ** 2, 0.0)
 
 
 def _is_beside(period: float, found: Sequence[Season], span: float) -> bool:

@@ -61,7 +61,7 @@ def _not_positive_definite(what: str) -> str:
     )
 
 
-def _solve_and_invert(build: Callable[[], Tensor], y: Tensor, what: str) -> tuple[Tensor, Tensor, Tensor]:
+def solve_and_invert(build: Callable[[], Tensor], y: Tensor, what: str) -> tuple[Tensor, Tensor, Tensor]:
     """K⁻¹y, K⁻¹ and log |K| of K = build(), which returns a new matrix at each call.
 
     Only the lower triangles of K and K⁻¹ are used. A single matrix in double precision on the CPU is passed to LAPACK, which
@@ -96,7 +96,7 @@ class _LogMarginalLikelihood(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: torch.autograd.function.FunctionCtx, K: Tensor, y: Tensor) -> Tensor:
-        alpha, inverse, log_det = _solve_and_invert(K.detach().clone, y, "the given matrix")
+        alpha, inverse, log_det = solve_and_invert(K.detach().clone, y, "the given matrix")
         ctx.save_for_backward(inverse, alpha)
         return -0.5 * ((y * alpha).sum(-1) + log_det + y.shape[-1] * _LOG_2PI)
 
@@ -141,7 +141,7 @@ class Likelihood:
         with torch.no_grad():
             frozen = [term.detach() for term in terms]
             saved = list(self._blocks(frozen))
-            alpha, inverse, log_det = _solve_and_invert(
+            alpha, inverse, log_det = solve_and_invert(
                 lambda: self._covariance(saved, noise), self.y, str(self.kernel.expression)
             )
             value = -0.5 * ((self.y * alpha).sum(-1) + log_det + self.y.shape[-1] * _LOG_2PI)
