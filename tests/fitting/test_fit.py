@@ -10,7 +10,7 @@ from torch import Tensor
 
 from kitt.errors import FitError, InvalidInputError
 from kitt.fitting.ascent import ascend
-from kitt.fitting.config import StartsConfig
+from kitt.fitting.config import Budget, FitConfig, StartsConfig
 from kitt.fitting.fit import Fitter, fit, fit_all
 from kitt.fitting.objective import Objective
 from kitt.fitting.spectrum import Spectrum
@@ -99,6 +99,37 @@ def test_short_lengthscales_along_one_of_several_columns_are_found():
     smooth = fit("Matern52", subjects(), random_state=0, guesses=StartsConfig(rough_score=math.inf))
     assert usual.log_posterior > smooth.log_posterior + 20
     assert float(usual.fitted_kernel.kernel.noise(usual.fitted_kernel.theta, usual.X).mean()) < 0.1
+
+
+def test_the_evidence_is_close_to_the_integral_over_the_parameters():
+    """Laplace's approximation against importance sampling from a wide normal distribution at the optimum."""
+    data, *_ = drawn("RBF", n=80, d=1, noise=0.05)
+    fitter = Fitter(data, random_state=0)
+    fitter.fit("RBF")
+    best = fitter.coarse.solutions(parse("RBF").words, Budget())[0]
+    objective = Objective(parse("RBF"), fitter.table, FitConfig())
+    covariance = 2 * objective.inverse_curvature(best.theta)
+    proposal = torch.distributions.MultivariateNormal(best.theta, covariance)
+    torch.manual_seed(0)
+    draws = proposal.sample((4000,))
+    weights = objective.scores(objective.clamp(draws), Budget()) - proposal.log_prob(draws)
+    integral = float(torch.logsumexp(weights, 0)) - math.log(len(draws))
+    assert objective.log_evidence(best.theta, best.value, 80) == pytest.approx(integral, abs=0.5)
+
+
+def test_a_word_that_explains_nothing_lowers_the_evidence():
+    data, *_ = drawn("RBF", n=150, noise=0.05)
+    fitter = Fitter(data, random_state=0)
+    assert fitter.coarse_score("RBF") > max(fitter.coarse_score(f"RBF + {word}") for word in ("Linear", "Matern12"))
+
+
+def test_a_part_of_the_rows_tells_the_evidence_of_all():
+    data, *_ = drawn("RBF + Linear", n=400, noise=0.05)
+    whole, part = (Fitter(data, random_state=0, coarse_rows=rows) for rows in (400, 200))
+    for score in (whole.coarse_score, part.coarse_score):
+        assert score("RBF + Linear") > score("Linear")
+    gain = [f.coarse_score("RBF") - f.coarse_score("Linear") for f in (whole, part)]
+    assert gain[1] == pytest.approx(gain[0], rel=0.4)
 
 
 def test_a_fit_to_a_transformed_target_predicts_the_target():

@@ -207,6 +207,11 @@ class CoarseSolutions:
             points = torch.cat([points, objective.clamp(guesses)])
         return points
 
+    def log_evidence(self, words: tuple[Word, ...], solution: Solution, rows: int) -> float:
+        """The log evidence of an expression that this number of rows would give, estimated from these."""
+        config = self.config if self.is_all else self.guide
+        return Objective(Expression(words), self.table, config).log_evidence(solution.theta, solution.value, rows)
+
     def leave_one_out(self, words: tuple[Word, ...]) -> LeaveOneOut:
         """The prediction of each of these rows from the others, by the solution for an expression."""
         kernel = Kernel(Expression(words), self.table.X.shape[1])
