@@ -8,15 +8,18 @@ from itertools import pairwise
 from typing import Any
 
 from kitt.fitting.table import Table
-from kitt.language.grammar import Expression
+from kitt.language.grammar import WORDS, Expression
 from kitt.model.document import Model
 from kitt.model.fits import Progress, Propose, fit_candidates, on_all_rows, rows_to_fit
 from kitt.model.options import Deadline, Options
 from kitt.model.suggestion import Suggestion, cautions
 from kitt.model.weights import average
 from kitt.network.caption import Captions, caption
+from kitt.network.properties import alike
 from kitt.table.copies import without_copies
 from kitt.table.dataset import Dataset, as_dataset
+
+KINDS = 4  # kinds of words of which the most probable is proposed for a residual: energy and kin8nm of `kitt bench uci`
 
 
 def suggest(
@@ -105,11 +108,13 @@ def suggest_dataset(
 
 
 def _proposals(options: Options) -> Propose:
-    """A function that captions another table with the same options, such as the residual of a kernel."""
+    """A function that names words for another table, such as the residual of a kernel: the most probable of different kinds,
+    and the captions with the same options."""
 
     def propose(table: Table) -> list[Expression]:
         captions = caption(table.X.numpy(), table.y.numpy(), options.k, **options.of_captions(fit=True))
-        return [c.expression for c in captions]
+        words = [(Expression((word,)), p) for word, p in zip(WORDS, captions.words, strict=True) if not word.is_noise]
+        return [*(kind.expressions[0] for kind in alike(words)[:KINDS]), *(c.expression for c in captions)]
 
     return propose
 

@@ -10,9 +10,11 @@ from torch import Tensor
 
 from kitt.errors import FitError, InvalidInputError
 from kitt.fitting.ascent import ascend
+from kitt.fitting.config import Budget, FitConfig, StartsConfig
 from kitt.fitting.fit import Fitter, fit, fit_all
 from kitt.fitting.objective import Objective
-from kitt.fitting.starts import FlatPrior, Spectrum
+from kitt.fitting.spectrum import Spectrum
+from kitt.fitting.starts import FlatPrior, rough_columns
 from kitt.fitting.table import Table
 from kitt.gp.exact import Likelihood, Posterior, leave_one_out
 from kitt.gp.sparse import SparsePosterior, choose_inducing
@@ -71,6 +73,63 @@ def test_the_default_search_is_rarely_far_below_a_thorough_one():
         lean, many = (fit("RBF", table, random_state=0, prior="botorch", **options) for options in ({}, thorough))
         missed += many.log_posterior - lean.log_posterior > 3
     assert missed <= 1
+
+
+def subjects(rows: int = 150) -> tuple[np.ndarray, np.ndarray]:
+    """Numbered subjects that each have a level of their own, beside a trend in time that all share."""
+    rng = np.random.default_rng(0)
+    subject, time = rng.integers(0, 48, rows), rng.uniform(-1, 1, rows)
+    y = 1.5 * time + 0.5 * rng.standard_normal(48)[subject] + 0.05 * rng.standard_normal(rows)
+    X = np.column_stack([subject, time, rng.standard_normal(rows)])
+    return (X - X.mean(0)) / X.std(0), (y - y.mean()) / y.std()
+
+
+def test_a_column_is_rough_if_residuals_of_its_neighbours_agree():
+    X, y = (torch.from_numpy(part) for part in subjects())
+    slope = (X[:, 1] @ y) / X[:, 1].square().sum()
+    residual = y - slope * X[:, 1]
+    assert rough_columns(X, residual, StartsConfig()) == [0]
+    shuffled = residual[torch.randperm(len(y), generator=torch.Generator().manual_seed(0))]
+    assert rough_columns(X, shuffled, StartsConfig()) == []
+
+
+def test_short_lengthscales_along_one_of_several_columns_are_found():
+    """The likelihood has a second peak, with much noise and long lengthscales, to which the usual starts lead."""
+    usual = fit("Matern52", subjects(), random_state=0)
+    smooth = fit("Matern52", subjects(), random_state=0, guesses=StartsConfig(rough_score=math.inf))
+    assert usual.log_posterior > smooth.log_posterior + 20
+    assert float(usual.fitted_kernel.kernel.noise(usual.fitted_kernel.theta, usual.X).mean()) < 0.1
+
+
+def test_the_evidence_is_close_to_the_integral_over_the_parameters():
+    """Laplace's approximation against importance sampling from a wide normal distribution at the optimum."""
+    data, *_ = drawn("RBF", n=80, d=1, noise=0.05)
+    fitter = Fitter(data, random_state=0)
+    fitter.fit("RBF")
+    best = fitter.coarse.solutions(parse("RBF").words, Budget())[0]
+    objective = Objective(parse("RBF"), fitter.table, FitConfig())
+    covariance = 2 * objective.inverse_curvature(best.theta)
+    proposal = torch.distributions.MultivariateNormal(best.theta, covariance)
+    torch.manual_seed(0)
+    draws = proposal.sample((4000,))
+    weights = objective.scores(objective.clamp(draws), Budget()) - proposal.log_prob(draws)
+    integral = float(torch.logsumexp(weights, 0)) - math.log(len(draws))
+    assert objective.log_evidence(best.theta, best.value, 80) == pytest.approx(integral, abs=0.5)
+
+
+def test_a_word_that_explains_nothing_lowers_the_evidence():
+    data, *_ = drawn("RBF", n=150, noise=0.05)
+    fitter = Fitter(data, random_state=0)
+    assert fitter.coarse_score("RBF") > max(fitter.coarse_score(f"RBF + {word}") for word in ("Linear", "Matern12"))
+
+
+def test_a_part_of_the_rows_tells_the_evidence_of_all():
+    data, *_ = drawn("RBF + Linear", n=400, noise=0.05)
+    whole, part = (Fitter(data, random_state=0, coarse_rows=rows) for rows in (400, 200))
+    for score in (whole.coarse_score, part.coarse_score):
+        assert score("RBF + Linear") > score("Linear")
+    gain = [f.coarse_score("RBF") - f.coarse_score("Linear") for f in (whole, part)]
+    assert gain[1] == pytest.approx(gain[0], rel=0.4)
 
 
 def test_a_fit_to_a_transformed_target_predicts_the_target():

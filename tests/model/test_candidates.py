@@ -158,8 +158,7 @@ def test_a_kernel_grows_by_the_word_that_the_rest_of_the_target_shows() -> None:
 
 
 def test_a_kernel_does_not_grow_where_that_gains_nothing_or_rows_are_few() -> None:
-    assert "Linear + Linear*White + RBF" not in expressions_of(found := fits(table(320), ["RBF"], answer="RBF*Cosine"))
-    assert not any("Cosine" in text for text in expressions_of(found))
+    assert not any("Matern12" in text for text in expressions_of(fits(table(320), ["RBF"], answer="Matern12")))
     assert "Linear + RBF" not in expressions_of(fits(table(100), ["Linear"], answer="RBF"))
     assert "Linear + RBF" in expressions_of(fits(table(40), ["Linear"], answer="RBF", effort="thorough"))
 

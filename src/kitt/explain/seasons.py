@@ -21,7 +21,7 @@ from kitt.explain.facts import Check
 from kitt.fitting.config import Budget, FitConfig
 from kitt.fitting.fit import Fitter
 from kitt.fitting.objective import Objective
-from kitt.fitting.starts import Spectrum
+from kitt.fitting.spectrum import Spectrum
 from kitt.fitting.table import Table
 from kitt.language.grammar import Expression, parse
 from kitt.language.kernels import Kernel

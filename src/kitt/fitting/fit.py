@@ -79,21 +79,20 @@ class Fitter:
         return None if found is None else found[0].theta
 
     def coarse_score(self, expression: Expression | str) -> float:
-        """The score of an expression on a few hundred rows: its log posterior there minus the BIC penalty of its parameters
-        plus the gain of a noise model."""
-        asked, budget = _expression(expression), Budget(self.end)
+        """The log evidence of an expression for the whole table, estimated from a few hundred of its rows, and the gain of a
+        noise model."""
+        words, budget = _expression(expression).noise_last.words, Budget(self.end)
+        rows, n = self.coarse.table, len(self.table.y)
         try:
-            best = self.coarse.solutions(asked.noise_last.words, budget)[0]
-            loo = self.coarse.leave_one_out(asked.noise_last.words)
+            best, loo = self.coarse.solutions(words, budget)[0], self.coarse.leave_one_out(words)
+            evidence = self.coarse.log_evidence(words, best, n)
         except (KittError, RuntimeError, ArithmeticError):
             return -math.inf
-        rows = self.coarse.table
-        score = best.value - 0.5 * len(best.theta) * math.log(len(rows.y))
         mean, variance = loo.mean.numpy(), loo.variance.numpy()
         if (noise := fit_noise(rows.X.numpy(), rows.y.numpy(), mean, variance)) is None:
-            return score
+            return evidence
         squares = (rows.y.numpy() - mean) ** 2 / variance
-        return score - 0.5 * float((noise[1] + squares * (np.exp(-noise[1]) - 1)).sum())
+        return evidence - 0.5 * float((noise[1] + squares * (np.exp(-noise[1]) - 1)).sum()) * n / len(rows.y)
 
     def is_promising(self, expression: Expression) -> bool:
         """Whether the last word of a sum gains more than its parameters cost in the first steps of an optimisation."""

@@ -54,22 +54,39 @@ class Objective:
             value, gradient = value + self.prior.log_density(theta), gradient + self.prior.score(theta)
         return value, gradient
 
-    def inverse_curvature(self, theta: Tensor) -> Tensor:
-        """An approximate inverse Hessian (P, P).
+    def information(self, theta: Tensor, rows: int) -> Tensor:
+        """The information (P, P) on the parameters in a number of rows like these, estimated from some, and in the prior.
 
-        It comes from the Fisher information of some rows, scaled to all rows, and from the curvature of the prior; with
-        very many parameters, from the prior alone.
+        With very many parameters it is that in the prior alone.
         """
         X = self.table.X
         bend = self.prior.score(theta - _STEP) - self.prior.score(theta + _STEP)
         information = torch.diag((bend / (2 * _STEP)).clamp_min(0) + self.config.min_curvature)
         if len(theta) > self.config.dense_parameters:
-            return information.inverse()
+            return information
         some = X[torch.linspace(0, len(X) - 1, min(len(X), self.config.fisher_rows)).long()]
-        information += fisher_information(self.kernel, theta, some) * (len(X) / len(some))
+        return information + fisher_information(self.kernel, theta, some) * (rows / len(some))
+
+    def inverse_curvature(self, theta: Tensor) -> Tensor:
+        """An approximate inverse Hessian (P, P)."""
+        information = self.information(theta, len(self.table.y))
         scale = torch.diagonal(information).rsqrt()
         correlation = information * torch.outer(scale, scale)
         return torch.cholesky_inverse(cholesky(correlation, "the parameters")) * torch.outer(scale, scale)
+
+    def log_evidence(self, theta: Tensor, value: float, rows: int) -> float:
+        """Laplace's approximation of the log evidence of a number of rows like these, given the log posterior of these rows.
+
+        A parameter that only its prior determines costs nothing. With very many parameters, each costs as much as in BIC.
+        """
+        log_prior = float(self.prior.log_density(theta))
+        likelihood = value - log_prior if self.uses_prior else value
+        if len(theta) > self.config.dense_parameters:
+            volume = -0.5 * len(theta) * math.log(rows)
+        else:
+            information = self.information(theta, rows)
+            volume = 0.5 * (len(theta) * math.log(2 * math.pi) - float(torch.logdet(information)))
+        return likelihood * rows / len(self.table.y) + log_prior + volume
 
     def scores(self, thetas: Tensor, budget: Budget) -> Tensor:
         """Values (S,) of many starts; minus infinity where the likelihood cannot be computed."""

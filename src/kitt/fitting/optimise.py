@@ -21,7 +21,7 @@ from kitt.errors import FitError
 from kitt.fitting.ascent import ascend
 from kitt.fitting.config import Budget, DeadlineError, FitConfig
 from kitt.fitting.objective import Objective
-from kitt.fitting.starts import Profile, extended, first, shortened
+from kitt.fitting.starts import Profile, extended, first, rough_columns, roughened, shortened
 from kitt.fitting.table import Table
 from kitt.gp.exact import LeaveOneOut, Posterior, leave_one_out
 from kitt.language.grammar import Expression, Word, parse
@@ -128,19 +128,29 @@ class CoarseSolutions:
         if self._profile_of is not None:
             return self._profile_of.profile(budget)
         if self._profile is None:
-            crude = Profile.of(
-                self.table.X, self.table.y, self.table.shortest, self.generator("profile"), self.config.guesses
-            )
-            word, kernel = _REFERENCE.words[0], Kernel(_REFERENCE, self.table.X.shape[1])
-            values = kernel.unflatten(self._climb(_REFERENCE, first(word, crude), budget, self.few)[0])
-            lengthscale, detail = values["Matern52[0].lengthscale"].clamp(0.05, 50.0), None
-            if crude.is_dense:
-                best = self._climb(_REFERENCE, shortened(word, crude), budget, self.table)[0]
-                detail = kernel.unflatten(best)["Matern52[0].lengthscale"].clamp(1e-3, 50.0)
-            self._profile = crude.refined(
-                lengthscale, float(values["Matern52.variance"]), float(values["noise"]), detail
-            )
+            self._profile = self._fitted_profile(budget)
         return self._profile
+
+    def _fitted_profile(self, budget: Budget) -> Profile:
+        X, y, word, kernel = self.table.X, self.table.y, _REFERENCE.words[0], Kernel(_REFERENCE, self.table.X.shape[1])
+        crude = Profile.of(X, y, self.table.shortest, self.generator("profile"), self.config.guesses)
+        theta = self._climb(_REFERENCE, first(word, crude), budget, self.few)[0]
+        smooth, sharper = crude.refined(kernel.unflatten(theta)), []
+        if crude.is_dense:
+            sharper.append(self._climb(_REFERENCE, shortened(word, crude), budget, self.table)[0])
+        with suppress(FitError):
+            residual = y - leave_one_out(Posterior.fit(kernel, theta, X, y), y).mean
+            if not budget.spent and (columns := rough_columns(X, residual, self.config.guesses)):
+                sharper.append(self._best_of(roughened(word, smooth, columns), budget))
+        return replace(smooth, sharper=tuple(crude.refined(kernel.unflatten(theta), 1e-3) for theta in sharper))
+
+    def _best_of(self, families: list[Tensor], budget: Budget) -> Tensor:
+        """The best solution for the reference kernel on these rows, from the best start of each family."""
+        objective, c, found = Objective(_REFERENCE, self.table, self.guide), self.config, []
+        for starts in map(objective.clamp, families):
+            best = starts[objective.scores(starts, budget).argmax()]
+            found.append(maximise(objective, best, c.coarse_iterations, 10 * c.tolerance, budget))
+        return max(found, key=lambda solution: solution.value).theta
 
     def share_profile(self, other: CoarseSolutions) -> None:
         """Use the profile of another instance with the same target."""
@@ -193,9 +203,14 @@ class CoarseSolutions:
         draws = self.config.draws if len(words) == 1 else 0  # a draw does not know the words before the last
         starts = torch.cat([guesses, objective.prior.sample(draws, generator)]) if draws else guesses
         points = self._climb(objective.kernel.expression, starts, budget, self.few)
-        if profile.is_dense:  # a hundred rows do not show short lengthscales
+        if profile.sharper:  # a hundred rows do not show short lengthscales
             points = torch.cat([points, objective.clamp(guesses)])
         return points
+
+    def log_evidence(self, words: tuple[Word, ...], solution: Solution, rows: int) -> float:
+        """The log evidence of an expression that this number of rows would give, estimated from these."""
+        config = self.config if self.is_all else self.guide
+        return Objective(Expression(words), self.table, config).log_evidence(solution.theta, solution.value, rows)
 
     def leave_one_out(self, words: tuple[Word, ...]) -> LeaveOneOut:
         """The prediction of each of these rows from the others, by the solution for an expression."""

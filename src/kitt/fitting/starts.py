@@ -10,18 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import product
 
 import torch
 from torch import Tensor
 
 from kitt.fitting.config import StartsConfig
+from kitt.fitting.spectrum import DEFAULT, Spectrum, regression
 from kitt.language.grammar import Expression, Primitive, Word
 from kitt.language.kernels import Kernel, Slot
 from kitt.language.priors import Cauchy, Context, Distribution, Parameter, Preset
 
-DEFAULT = StartsConfig()
 Factor = dict[Parameter, Tensor]  # constrained values (D,) of one factor of a word
 
 
@@ -59,60 +58,18 @@ class FlatPrior:
         return torch.cat([d.score(theta[..., s.slice]) for s, d in self.slots], -1)
 
 
-class Spectrum:
-    """Periods and plane waves in a target along the columns, computed when a word first needs them."""
-
-    def __init__(
-        self, X: Tensor, y: Tensor, shortest: Tensor, generator: torch.Generator, config: StartsConfig = DEFAULT
-    ) -> None:
-        self.X, self.y, self.shortest, self.config, self._generator = X, y, shortest, config, generator
-
-    @cached_property
-    def _peaks(self) -> tuple[Tensor, Tensor]:
-        return _spectrum(self.X, self._rest, self.shortest, self.config)
-
-    @cached_property
-    def _rest(self) -> Tensor:
-        """The residual of a cubic trend along each column."""
-        return _regression([self.X, self.X**2, self.X**3], self.y)[1]
-
-    @property
-    def periods(self) -> Tensor:
-        """The period (D,) with the highest peak in each column's spectrum."""
-        return 1 / self._peaks[1]
-
-    @property
-    def strongest(self) -> int:
-        """The column with the highest peak of all."""
-        return int(self._peaks[0].argmax())
-
-    @cached_property
-    def season(self) -> float:
-        """The period of that column; the highest peak may be a harmonic of it."""
-        peak = float(self.periods[self.strongest])
-        is_dense = self.X.shape[1] <= self.config.dense_columns
-        return _season(self.X[:, self.strongest], self._rest, peak, self.config) if is_dense else peak
-
-    @cached_property
-    def waves(self) -> Tensor:
-        """Frequencies (W, D) of the strongest plane waves in the target and in its residual from a linear trend."""
-        frequency = self._peaks[1]
-        targets = (self.y, _regression([self.X], self.y)[1])
-        return torch.cat([_plane_waves(self.X, r, frequency, self._generator, self.config)[:2] for r in targets])
-
-
 @dataclass(frozen=True)
 class Profile:
     """What a table suggests about parameters in general, before a particular kernel is fitted."""
 
     X: Tensor  # (N, D)
     lengthscale: Tensor  # (D,) of a Matern52 on a hundred of the rows
-    detail: Tensor | None  # (D,) the same on all rows, where they lie close enough to show short lengthscales
     variance: float
     noise: float
     slope: Tensor  # (D,) squared coefficients of a linear regression
     growth: Tensor  # (D,) correlation of the size of the residual with each column
     spectrum: Spectrum
+    sharper: tuple[Profile, ...] = ()  # others, with short lengthscales and little noise, where the rows may show them
 
     @property
     def is_dense(self) -> bool:
@@ -130,11 +87,10 @@ class Profile:
     ) -> Profile:
         """A crude profile whose lengthscales are as large as the table; `refined` improves them."""
         D = X.shape[1]
-        beta, residual = _regression([X], y)
+        beta, residual = regression([X], y)
         return cls(
             X=X,
             lengthscale=X.new_full((D,), 1.5 * math.sqrt(D)),
-            detail=None,
             variance=1.0,
             noise=_neighbour_noise(X, y),
             slope=beta[:-1] ** 2 + 1e-3,
@@ -142,20 +98,14 @@ class Profile:
             spectrum=Spectrum(X, y, shortest, generator, config),
         )
 
-    def refined(self, lengthscale: Tensor, variance: float, noise: float, detail: Tensor | None) -> Profile:
-        return replace(self, lengthscale=lengthscale, variance=variance, noise=noise, detail=detail)
+    def refined(self, values: dict[str, Tensor], shortest: float = 0.05) -> Profile:
+        """The same with lengthscales, variance and noise of a fitted Matern52."""
+        lengthscale = values["Matern52[0].lengthscale"].clamp(shortest, 50.0)
+        variance, noise = float(values["Matern52.variance"]), float(values["noise"])
+        return replace(self, lengthscale=lengthscale, variance=variance, noise=noise)
 
-    def widened(self, factor: float) -> Profile:
-        detail = None if self.detail is None else factor * self.detail
-        return replace(self, lengthscale=factor * self.lengthscale, detail=detail)
-
-
-def _regression(features: list[Tensor], y: Tensor) -> tuple[Tensor, Tensor]:
-    """The coefficients of a ridge regression, the constant last, and its residual."""
-    F = torch.cat([*features, torch.ones_like(features[0][:, :1])], 1)
-    ridge = 1e-3 * len(y) * torch.eye(F.shape[1], dtype=F.dtype)
-    beta = torch.linalg.solve(F.mT @ F + ridge, F.mT @ y)
-    return beta, y - F @ beta
+    def widened(self, factor: float | Tensor) -> Profile:
+        return replace(self, lengthscale=factor * self.lengthscale)
 
 
 def _neighbour_noise(X: Tensor, y: Tensor) -> float:
@@ -168,94 +118,6 @@ def _neighbour_noise(X: Tensor, y: Tensor) -> float:
 def _correlation(X: Tensor, r: Tensor) -> Tensor:
     centred, r = X - X.mean(0), r - r.mean()
     return (centred.mT @ r) / (centred.norm(dim=0) * r.norm()).clamp_min(1e-12)
-
-
-def _spectrum(X: Tensor, r: Tensor, shortest: Tensor, config: StartsConfig) -> tuple[Tensor, Tensor]:
-    """The highest power of each column and its frequency, between 1.5 waves over the range and the shortest period."""
-    D, span = X.shape[1], (X.amax(0) - X.amin(0)).clamp_min(1e-6)
-    cycles = 1.5 + 0.5 * torch.arange(config.frequencies * max(1, 4 // D), dtype=X.dtype)
-    power = _power(X / span, r, cycles.expand(D, -1))
-    power = power.masked_fill(cycles > (span / shortest).clamp_min(1.5)[:, None], 0.0)
-    near = cycles[power.argmax(1), None] + torch.linspace(-0.5, 0.5, 21, dtype=X.dtype)
-    best = _power(X / span, r, near).max(1)
-    return best.values, near.gather(1, best.indices[:, None])[:, 0] / span
-
-
-def _power(X: Tensor, r: Tensor, frequency: Tensor) -> Tensor:
-    """|sum r exp(2πi f x)|² for the frequencies (D, F) of each column."""
-    phase = 2 * math.pi * X.mT[:, None, :] * frequency[..., None]  # (D, F, N)
-    return (phase.cos() @ r).square() + (phase.sin() @ r).square()
-
-
-def _season(x: Tensor, r: Tensor, peak: float, config: StartsConfig) -> float:
-    """The period of the highest peak, or a multiple of it, as for months of which one is low every year.
-
-    A multiple is accepted only if its further harmonics lower the BIC, and by more than the frequencies between them would.
-    """
-
-    def cost(waves: Tensor) -> float:
-        phase = 2 * math.pi * x[:, None] * waves / peak
-        error = _regression([phase.cos(), phase.sin()], r)[1].square().mean().clamp_min(1e-12)
-        return float(len(r) * error.log()) + 2 * len(waves) * math.log(len(r))
-
-    whole = torch.tensor([1.0, 2.0], dtype=x.dtype)
-    best, least = 1, cost(whole)
-    for multiple in (m for m in config.period_multiples if 1.5 * m * peak < x.amax() - x.amin()):
-        further = torch.tensor([k for k in range(1, 2 * multiple) if k != multiple], dtype=x.dtype)
-        ours, *between = (cost(torch.cat([whole, (further + shift) / multiple])) for shift in (0.0, -0.5, 0.5))
-        if ours < min(least, *between) - config.decisive_bic:
-            best, least = multiple, ours
-    return best * peak
-
-
-def _plane_waves(X: Tensor, r: Tensor, peaks: Tensor, generator: torch.Generator, config: StartsConfig) -> Tensor:
-    """Frequencies (3, D) of the waves a cos(2π w·x) + b sin(2π w·x) that explain most of r.
-
-    The best of random ones and one along each column are improved by Gauss-Newton steps, all at once.
-    """
-    D = X.shape[1]
-    w = torch.randn(config.waves, D, generator=generator, dtype=X.dtype)
-    w *= torch.exp(torch.randn(config.waves, 1, generator=generator, dtype=X.dtype)) * 0.3 / math.sqrt(D)
-    w = torch.cat([w, torch.diag(peaks)])
-    phase = 2 * math.pi * (w @ X.mT)
-    power = (phase.cos() @ r).square() + (phase.sin() @ r).square()
-    w = w[power.topk(min(config.refined_waves, len(w))).indices]
-    left, damping = _unexplained(w, X, r)[0], torch.full((len(w), 1), 0.1, dtype=X.dtype)
-    for _ in range(config.wave_steps):
-        there = w + _wave_step(w, X, r, damping)
-        after = _unexplained(there, X, r)[0]
-        better = after < left
-        w, left = torch.where(better[:, None], there, w), torch.where(better, after, left)
-        damping = torch.where(better[:, None], 0.3 * damping, 10 * damping)
-    w = w[left.argsort()]
-    apart = [0]
-    for i in range(1, len(w)):
-        if len(apart) < 3 and all((w[i] - s * w[j]).abs().max() > 0.02 for j in apart for s in (1, -1)):
-            apart.append(i)
-    return w[(apart * 3)[:3]]
-
-
-def _unexplained(w: Tensor, X: Tensor, r: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The mean square (W,) of r after waves (W, D) of the best amplitudes; their phases (W, N) and amplitudes (W, 2)."""
-    phase = 2 * math.pi * (w @ X.mT)
-    F = torch.stack([phase.cos(), phase.sin()], -1)  # (W, N, 2)
-    gram = F.mT @ F + 1e-6 * len(r) * torch.eye(2, dtype=X.dtype)
-    amplitudes = torch.linalg.solve(gram, F.mT @ r)
-    return (r - (F @ amplitudes.unsqueeze(-1)).squeeze(-1)).square().mean(-1), phase, amplitudes
-
-
-def _wave_step(w: Tensor, X: Tensor, r: Tensor, damping: Tensor) -> Tensor:
-    """A damped Gauss-Newton step of the frequencies (W, D), with the amplitudes optimised too."""
-    _, phase, amplitudes = _unexplained(w, X, r)
-    cos, sin = phase.cos(), phase.sin()
-    a, b = amplitudes.unsqueeze(-1).unbind(1)
-    slope = 2 * math.pi * (b * cos - a * sin)  # of the wave by its phase over 2π
-    J = torch.cat([slope.unsqueeze(-1) * X, cos.unsqueeze(-1), sin.unsqueeze(-1)], -1)  # (W, N, D + 2)
-    gram = J.mT @ J
-    diagonal = torch.diagonal(gram, dim1=-2, dim2=-1)
-    diagonal += damping * diagonal + 1e-9
-    error = r - a * cos - b * sin
-    return torch.linalg.solve(gram, (J.mT @ error.unsqueeze(-1))).squeeze(-1)[:, : w.shape[1]]
 
 
 # --- words -----------------------------------------------------------------------------------------------------------
@@ -272,8 +134,6 @@ def _linear(profile: Profile) -> Iterator[tuple[bool, Factor]]:
 def _stationary(profile: Profile) -> Iterator[tuple[bool, Factor]]:
     for factor in (1.0, 2.5):
         yield True, {Parameter.LENGTHSCALE: factor * profile.lengthscale}
-    if profile.detail is not None:
-        yield True, {Parameter.LENGTHSCALE: profile.detail}
     yield False, {Parameter.LENGTHSCALE: 10 * profile.lengthscale.clamp_min(1.0)}
 
 
@@ -287,8 +147,6 @@ def _periodic(profile: Profile) -> Iterator[tuple[bool, Factor]]:
     shapes = [(p, torch.where(p == 8.0, smooth, smooth.clamp_min(wave))) for p in (long, peak, shown.periods)]
     if (multiple := shown.season / float(peak[shown.strongest])) > 1.5:  # as short a lengthscale as its harmonic has
         shapes.append((season, torch.where(season == 8.0, smooth, wave / multiple)))
-    if profile.detail is not None:
-        shapes.append((long, profile.detail * math.pi / 8.0))
     for period, lengthscale in shapes:
         yield True, {Parameter.PERIOD: period, Parameter.LENGTHSCALE: lengthscale}
     yield False, {Parameter.PERIOD: long, Parameter.LENGTHSCALE: 10 * profile.lengthscale.clamp_min(1.0)}
@@ -333,8 +191,12 @@ def noise_raw(variance: float) -> Tensor:
 
 def first(word: Word, profile: Profile) -> Tensor:
     """Starts for a word alone, (S, P): its guesses with several noise levels, because a poor guess needs more noise."""
+    sharper = [_with_noise(word, some, (some.noise,)) for some in profile.sharper]
+    return torch.cat([_with_noise(word, profile, (profile.noise, 0.01, 0.1)), *sharper])
+
+
+def _with_noise(word: Word, profile: Profile, levels: tuple[float, ...]) -> Tensor:
     shapes = guesses(word, profile, min(max(profile.variance, 0.5), 10.0))
-    levels = (profile.noise, 0.01, 0.1)
     return torch.cat([torch.cat([shapes, noise_raw(s2).expand(len(shapes), 1)], 1) for s2 in levels])
 
 
@@ -343,16 +205,48 @@ def shortened(word: Word, crude: Profile) -> Tensor:
     return torch.cat([first(word, crude.widened(1 / factor)) for factor in crude.spectrum.config.shortening])
 
 
+def rough_columns(X: Tensor, residual: Tensor, config: StartsConfig) -> list[int]:
+    """The columns along which the left-out residuals of a smooth fit agree between neighbours; the clearest one first.
+
+    Rows are sorted by the column, and the closest neighbours are compared. The residuals of independent rows have a
+    correlation of 0 ± 1 / sqrt(pairs).
+    """
+    size = 3 * residual.abs().median() / 0.675  # three standard deviations, so that no outlier decides
+    r, scores = residual.clamp(-size, size), []
+    for x in X.mT:
+        order = x.argsort(stable=True)
+        gaps, products = x[order].diff().argsort(stable=True), []
+        for count in (max(1, int(share * len(x))) for share in config.neighbours):
+            before, after = r[order][gaps[:count]], r[order][gaps[:count] + 1]
+            correlation = (before @ after) / (before.norm() * after.norm()).clamp_min(1e-12)
+            products.append(float(correlation) * math.sqrt(count))
+        scores.append(max(products))
+    ranked = sorted(range(len(scores)), key=lambda d: -scores[d])[: config.rough_columns]
+    return [d for d in ranked if scores[d] > config.rough_score]
+
+
+def roughened(word: Word, profile: Profile, columns: list[int]) -> list[Tensor]:
+    """Starts for a word alone: a short lengthscale along one of the columns, with the others as they are, or long."""
+    families = []
+    for longer in (1.0, 10.0):
+        starts = []
+        for d, shorter in product(columns, profile.spectrum.config.shortening[1:]):
+            factor = torch.full_like(profile.lengthscale, longer)
+            factor[d] = 1 / (shorter * profile.lengthscale[d].clamp_min(1.0))
+            starts.append(_with_noise(word, profile.widened(factor), (0.01, 0.001)))
+        families.append(torch.cat(starts))
+    return families
+
+
 def extended(head: Tensor, word: Word, profile: Profile, residual: Tensor, generator: torch.Generator) -> Tensor:
     """Starts (S, P) for a sum: `head` for all words but the last, and for that what the residual suggests."""
     left = Profile.of(profile.X, residual, profile.spectrum.shortest, generator, profile.spectrum.config)
-    left = left.refined(profile.lengthscale, profile.variance, profile.noise, profile.detail)
     s2 = float(Parameter.NOISE.constrain(head[-1]))
     rows = []
     shares = ((0.5, 0.5), (0.2, 0.01), (1.0, 0.01), (5.0, 0.01)) if word.is_noise else ((0.1, 1.0), (1.0, 0.5))
-    for gain, rest in shares:
+    for some, (gain, rest) in product((profile, *profile.sharper), shares):
         variance = gain * (s2 if word.is_noise else max(float(residual.var()), s2))
-        shapes = guesses(word, left, variance)
+        shapes = guesses(word, replace(left, lengthscale=some.lengthscale), variance)
         columns = [head[:-1].expand(len(shapes), -1), shapes, noise_raw(rest * s2).expand(len(shapes), 1)]
         rows.append(torch.cat(columns, 1))
     return torch.cat(rows)

@@ -78,9 +78,7 @@ class QuickFitter:
     def _profile(self) -> Profile:
         crude = Profile.of(self.table.X, self.table.y, self.table.shortest, self.generator)
         kernel = Kernel(_REFERENCE, self.table.X.shape[1])
-        values = kernel.unflatten(self._climb(_REFERENCE, first(_REFERENCE.words[0], crude), WORD)[0])
-        lengthscale = values["Matern52[0].lengthscale"].clamp(0.05, 50)
-        return crude.refined(lengthscale, float(values["Matern52.variance"]), float(values["noise"]), None)
+        return crude.refined(kernel.unflatten(self._climb(_REFERENCE, first(_REFERENCE.words[0], crude), WORD)[0]))
 
     def _climb(self, expression: Expression, starts: Tensor, effort: Effort) -> tuple[Tensor, float]:
         objective = Objective(expression, self.table, self.config)

@@ -103,7 +103,7 @@ def with_changing_noise(expression: Expression) -> Expression:
     return Expression(tuple(dict.fromkeys((*expression, *CHANGING_NOISE))))
 
 
-def longer(best: Expression, proposed: Sequence[Expression], most: int = 3) -> list[Expression]:
+def longer(best: Expression, proposed: Sequence[Expression], most: int = 6) -> list[Expression]:
     """The best kernel extended by one word, for each word that the network proposes for its residual."""
     words: list[Word] = [word for expression in proposed for word in expression if not word.is_noise]
     new = [word for word in dict.fromkeys(words) if word not in best.words][:most]
