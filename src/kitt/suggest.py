@@ -89,9 +89,8 @@ def suggest_dataset(
     report("captioning", 0.0)
     propose = _proposals(options) if captions is None else (lambda table: [])
     if captions is None:
-        captions = caption(
-            dataset.X, dataset.y, options.k, **options.of_captions(fit)
-        )  # paper, Inference, steps 1 to 4
+        asked = options.of_captions(fit)
+        captions = caption(dataset.X, dataset.y, options.k, **asked)  # paper, Inference, steps 1 to 4
     times.append(time.perf_counter())
     notes = (*dataset.notes, *cautions(dataset, captions))
     if not fit:

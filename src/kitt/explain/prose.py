@@ -135,7 +135,7 @@ def _columns(e: Explanation, parts: Sequence[Part]) -> str:
 
 def _counts(e: Explanation, effect: Effect) -> bool:
     """Whether a part depends on a column: clearly, or a little on one that the model needs."""
-    return effect.is_active or (effect.sensitivity >= _NEGLIGIBLE and e.is_supported("column", effect.column))
+    return effect.is_active or (effect.sensitivity >= TEXT.negligible and e.is_supported("column", effect.column))
 
 
 def _is_needed(e: Explanation, column: str) -> bool:
