@@ -184,7 +184,7 @@ def column_names(frame: pd.DataFrame) -> list[str]:
 
 
 def is_nameless(frame: pd.DataFrame) -> bool:
-    return list(frame.columns) == list(range(frame.shape[1]))  # pandas numbers columns without names
+    return frame.columns.equals(pd.RangeIndex(frame.shape[1]))  # pandas numbers columns without names
 
 
 def default_names(width: int) -> list[str]:
