@@ -223,7 +223,9 @@ def _covariance(
     return X.new_zeros(len(X), *K.shape[1:]).index_add_(0, dataset, K), slope
 
 
-def _with_visible_period(values: dict[Parameter, Tensor], X: Tensor, generator: torch.Generator) -> dict:
+def _with_visible_period(
+    values: dict[Parameter, Tensor], X: Tensor, generator: torch.Generator
+) -> dict[Parameter, Tensor]:
     """For a single column, often time, replace periods and half of the frequencies by ones that its points resolve."""
     period = visible_periods(X.double(), generator).to(X).unsqueeze(-1)
     if Parameter.PERIOD in values:

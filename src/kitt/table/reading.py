@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -184,7 +184,8 @@ def column_names(frame: pd.DataFrame) -> list[str]:
 
 
 def is_nameless(frame: pd.DataFrame) -> bool:
-    return list(frame.columns) == list(range(frame.shape[1]))  # pandas numbers columns without names
+    names: list[Any] = list(frame.columns)
+    return names == list(range(frame.shape[1]))  # pandas numbers columns without names
 
 
 def default_names(width: int) -> list[str]:

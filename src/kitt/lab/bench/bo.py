@@ -138,8 +138,9 @@ def _modeller(method: str, bounds: Tensor, seed: int) -> Modeller:
 
 
 def _candidate(model: Any, X: Tensor, y: Tensor, bounds: Tensor, noisy: bool, seed: int) -> Tensor:
-    from botorch.acquisition import LogExpectedImprovement, qLogExpectedImprovement
-    from botorch.optim import optimize_acqf
+    from botorch.acquisition.analytic import LogExpectedImprovement
+    from botorch.acquisition.logei import qLogExpectedImprovement
+    from botorch.optim.optimize import optimize_acqf
     from botorch.utils.sampling import manual_seed
 
     with warnings.catch_warnings(), manual_seed(seed):

@@ -18,8 +18,9 @@ from kitt.lab.bench.datasets import Source, split
 from kitt.lab.bench.runner import Cell, Line
 from kitt.lab.bench.words import canonical, word_cell
 from kitt.language.grammar import WORDS
-from kitt.network.caption import RANKINGS, caption
+from kitt.network.caption import caption
 from kitt.network.checkpoint import read_facts
+from kitt.network.ranking import RANKINGS
 
 VOCABULARY = tuple(map(str, WORDS))
 Fits = Mapping[str, Mapping[str, Any]]  # expression -> its numbers, on one split of one table
