@@ -254,6 +254,16 @@ def test_figures_are_small_svg_with_names_on_their_axes(name: str) -> None:
     assert svg == draw()
 
 
+@pytest.mark.parametrize("rows", [40, 60, 100, 500])
+def test_percentages_on_an_axis_are_not_rounded(rows: int) -> None:
+    """Ticks at 2.5, 5.0 and 7.5 % are not called 2, 5 and 8 %."""
+    svg = figures.calibration(np.random.default_rng(rows).uniform(size=rows))
+    texts = [element.text or "" for element in ElementTree.fromstring(svg).iter() if element.tag.endswith("}text")]
+    shares = sorted(float(text[:-1]) for text in texts if text.endswith("%"))
+    assert len(shares) > 2
+    assert np.diff(shares) == pytest.approx(np.diff(shares)[0])
+
+
 def test_figures_can_be_pixels() -> None:
     assert FIGURES["effect"][0]().png(60).startswith(b"\x89PNG")
 

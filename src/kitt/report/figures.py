@@ -237,7 +237,7 @@ def calibration(pit: FloatArray) -> Figure:
     low, high = max(0.0, expected - spread), expected + spread
     axes.axhspan(low, high, color=INK, alpha=0.14, linewidth=0, zorder=3)
     axes.axhline(expected, color=INK, linewidth=0.8, linestyle=":", zorder=4)
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0, 0))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_xlabel("Predicted probability of a lower value")
     axes.set_ylabel("Share of rows")
     axes.set_xlim(0, 1)
