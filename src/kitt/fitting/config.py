@@ -48,6 +48,8 @@ class FitConfig:
     draws: int = 8  # starts of a single word drawn from the prior, beside the guesses: `kitt bench starts`
     starts: int = 2  # best starts that are optimised together on `scored_rows`: `kitt bench starts`
     coarse_rows: int = 300  # rows of the coarse search; a smaller table is searched whole: `kitt bench atlas`
+    coarse_share: float = 2 / 3  # of a larger table this share, up to `max_coarse_rows`: `kitt bench uci`, split 0
+    max_coarse_rows: int = 600
     direct_rows: int = 600  # up to this many rows there is no search on `coarse_rows`: `kitt bench atlas`
     max_iterations: int = 200  # UCI tables
     tolerance: float = 0.05  # nats; stop when `patience` iterations together gain less: UCI tables
@@ -92,6 +94,10 @@ class FitConfig:
         if unknown := [name for name in options if name not in known]:
             raise InvalidInputError(f"no fit option is called {', '.join(unknown)}; the options are {', '.join(known)}")
         return replace(config or cls(), **options)
+
+    def coarse_rows_of(self, rows: int) -> int:
+        """The number of rows of the coarse search of a table with this many."""
+        return max(self.coarse_rows, min(self.max_coarse_rows, round(self.coarse_share * rows)))
 
 
 class DeadlineError(Exception):

@@ -112,7 +112,7 @@ class CoarseSolutions:
         self.config, self.seed = config, seed
         self.guide = replace(config, objective="map")  # on few rows maximum likelihood overfits
         generator = self.generator("rows")
-        self.table = table.rows(config.coarse_rows, generator)
+        self.table = table.rows(config.coarse_rows_of(len(table.y)), generator)
         self.is_all = len(self.table.y) == len(table.y)
         self.few = self.table.rows(config.scored_rows, generator)
         self.found: dict[Expression, list[Solution]] = {}
