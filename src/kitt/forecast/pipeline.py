@@ -34,7 +34,7 @@ _MOST_SEASONS = 3  # that a caller may give
 class ForecastConfig:
     """How a forecast is made; comments as in the configurations of the steps."""
 
-    fit_values: int = 400  # the last values, to which parameters are fitted: 5,000 values in 8 CPU seconds
+    fit_values: int = 400  # the last values, to which parameters are fitted: 5,000 values in 7 CPU seconds
     values: int = 1500  # the last values, on which the forecast is conditioned
     hopeless: float = (
         40.0  # nats of evidence behind the best: what shares trend and scale with such a fit is not fitted
