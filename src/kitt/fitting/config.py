@@ -21,13 +21,13 @@ class StartsConfig:
     wave_steps: int = 8  # number of these steps: `kitt bench starts`
     dense_columns: int = 2  # up to this many columns, short lengthscales are tried too: `kitt bench timeseries`
     shortening: tuple[int, ...] = (1, 4, 16, 64)  # divisors of these lengthscales: `kitt bench timeseries`
-    # A column is rough if residuals of neighbours along it agree by this many standard errors: `kitt bench atlas`, half 0
+    # A column is rough if residuals of neighbours along it agree by this many standard errors: `kitt bench atlas`, all
     rough_score: float = 2.5
     rough_columns: int = 2  # largest number of such columns; set by hand
     neighbours: tuple[float, ...] = (
         0.5,
         0.25,
-    )  # shares of the pairs of neighbours, the closest: `kitt bench atlas`, half 0
+    )  # shares of the pairs of neighbours, the closest: `kitt bench atlas`, all
     wave_lengthscale: float = 0.7  # with which Periodic is close to a cosine wave; set by hand
     decisive_bic: float = 10.0  # difference of BIC that is decisive for a season (Kass & Raftery, 1995)
     # Multiples of the period with the highest peak that are tried as the season: `kitt bench timeseries`

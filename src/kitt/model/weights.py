@@ -30,7 +30,7 @@ class WeightsConfig:
     spreads: tuple[float, ...] = (0.25, 1.0, 4.0)  # a model is stacked with its predictive variance times each
     min_relative_weight: float = 0.01  # weights smaller than this share of the largest become zero
     min_tail: float = 0.003  # smallest weight of the tail
-    # Rows that speak for each model, with either noise and its own variance, before any was seen; chosen on half 0
+    # Rows that speak for each model, with either noise and its own variance, before any is seen; chosen on all tables
     prior_rows: float = 0.1
     em_steps: int = 500  # largest number of EM steps; they end earlier when the weights no longer change
 
