@@ -317,7 +317,7 @@ def test_a_part_says_that_it_is_one(model: Model, plain: Model) -> None:
         plain.to("gpytorch")
         model.to("gpytorch", component=2)
     assert [w.category for w in caught] == [PartialExportWarning]
-    assert "50% of the weight in a model of 3 kernels" in str(caught[0].message)
+    assert "50% of the weight in a model that averages 3 kernels" in str(caught[0].message)
     text = model.code("sklearn")
     assert "50% of the weight" in text.replace("\n", " ")
     assert "noise model" in text

@@ -298,15 +298,14 @@ def test_fuzzed(server: Server) -> None:
 
 
 def test_predictions_replace_no_column_of_the_table() -> None:
-
     import numpy as np
 
     import kitt
-    from kitt.serve.tables import Table, predictions
+    from kitt.serve.tables import Upload, predictions
 
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"mean": rng.normal(size=20), "y": rng.normal(size=20)})
     model = json.dumps(kitt.suggest(frame, fit=True, k=1, effort="quick").fitted.to_dict())
-    made = pd.read_csv(io.StringIO(predictions(Table("t", frame), model)))
+    made = pd.read_csv(io.StringIO(predictions(Upload("t", frame), model)))
     assert made["mean"].to_numpy() == pytest.approx(frame["mean"].to_numpy())
     assert list(made)[-4:] == ["predicted_mean", "predicted_std", "predicted_q5", "predicted_q95"]
