@@ -316,8 +316,8 @@ def test_a_part_says_that_it_is_one(model: Model, plain: Model) -> None:
         model.to("gpytorch")
         plain.to("gpytorch")
         model.to("gpytorch", component=2)
-    assert [w.category for w in caught] == [PartialExportWarning]
-    assert "50% of the weight in a model that averages 3 kernels" in str(caught[0].message)
+    (said,) = [str(w.message) for w in caught if w.category is PartialExportWarning]
+    assert "50% of the weight in a model that averages 3 kernels" in said
     text = model.code("sklearn")
     assert "50% of the weight" in text.replace("\n", " ")
     assert "noise model" in text
