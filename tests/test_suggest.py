@@ -216,7 +216,7 @@ def test_a_notebook_shows_a_short_table() -> None:
 
 def test_what_a_notebook_shows_of_models_and_tables_is_short(fitted: kitt.Suggestion) -> None:
     model = fitted.fitted
-    for what in (model, model.mixture, model.evidence(), fitted.dataset, fitted.captions):
+    for what in (model, model.mixture, model.mixture.models[0], model.evidence(), fitted.dataset, fitted.captions):
         text = repr(what)
         assert text.startswith(f"<{type(what).__name__}")
         assert len(text) < 300

@@ -17,6 +17,7 @@ from torch import Tensor
 from kitt.errors import InvalidInputError
 from kitt.fitting.noise import NoiseModel, fit_noise
 from kitt.fitting.table import Table
+from kitt.formatting import counted
 from kitt.gp.exact import LeaveOneOut, Posterior, leave_one_out, normal_log_density
 from kitt.gp.sparse import SparsePosterior, choose_inducing
 from kitt.language.fitted_kernel import FittedKernel
@@ -73,6 +74,10 @@ class FittedGP:
     stored_noise: NoiseModel | None = None  # noise model read from a file, which is not fitted again
     rows_at_fit: int | None = None  # how many of the rows, the first ones, the parameters were fitted to; None: all
     stored_loo: LeaveOneOut | None = None  # predictions of left-out rows by fits without them (`fitting.folds`)
+
+    def __repr__(self) -> str:
+        """The kernel, without the rows."""
+        return f"<FittedGP: {self.expression}, {counted(self.rows, 'row')}>"
 
     @property
     def expression(self) -> Expression:

@@ -89,7 +89,11 @@ class Columns:
             )
         others = [name for name in frame.columns if name not in (*self.by, *self.known, self.time)]
         if self.target is None and not others:
-            raise InvalidInputError("expected a column of values beside the others; got none: name it with target")
+            raise InvalidInputError(
+                "expected a column of values beside those of times, groups and known values; got none",
+                "name it with target",
+                {"command line": "name it with --target", "page": "add it to the table"},
+            )
         return frame, Columns(self.target or others[-1], self.time, self.by, self.known)
 
 
