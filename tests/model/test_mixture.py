@@ -261,11 +261,6 @@ def test_stacking_is_not_worse_than_any_single_model_or_uniform():
     assert np.allclose(twins, 0.5)
 
 
-def test_a_prior_of_some_rows_counts_like_these_rows():
-    clear = np.tile([0.0, -50.0], (20, 1))
-    assert np.allclose(stacked(clear, prior=0.5), [20.5 / 21, 0.5 / 21])
-
-
 def test_a_stack_is_better_than_its_models_on_the_rows_left_out(pair):
     mixture = Mixture(pair, *stack(pair))
     ours = mixture.leave_one_out().log_density(mixture.target).sum()

@@ -30,8 +30,6 @@ class WeightsConfig:
     spreads: tuple[float, ...] = (0.25, 1.0, 4.0)  # a model is stacked with its predictive variance times each
     min_relative_weight: float = 0.01  # weights smaller than this share of the largest become zero
     min_tail: float = 0.003  # smallest weight of the tail
-    # Rows that speak for each model, with either noise and its own variance, before any is seen; chosen on all tables
-    prior_rows: float = 0.1
     em_steps: int = 500  # largest number of EM steps; they end earlier when the weights no longer change
 
 
@@ -105,8 +103,7 @@ def stack(models: Sequence[FittedGP], config: WeightsConfig = DEFAULT) -> tuple[
                 columns.append(-0.5 * (z**2 / variance + np.log(variance) + _LOG_2PI) + offset)
                 options.append(Component(k, 0.0, changing, spread))
     tail, u = Tail(), models[0].warp.inverse(models[0].y.numpy())
-    prior = np.array([config.prior_rows * (option.spread == 1.0) for option in options] + [0.0])
-    w = stacked(np.stack([*columns, tail.log_density(u)], 1), config.em_steps, prior)
+    w = stacked(np.stack([*columns, tail.log_density(u)], 1), config.em_steps)
     w = np.where(w < config.min_relative_weight * w[:-1].max(), 0.0, w)
     tail = Tail(max(float(w[-1] / w.sum()), config.min_tail))
     return tuple(replace(o, weight=float(x)) for o, x in zip(options, w, strict=False) if x > 0), tail
@@ -117,20 +114,16 @@ def evidence(model: FittedGP, config: WeightsConfig = DEFAULT) -> float:
     return model.loo_log_density - config.parameter_price * model.parameter_count
 
 
-def stacked(log_density: FloatArray, steps: int = DEFAULT.em_steps, prior: FloatArray | float = 0.0) -> FloatArray:
-    """Weights w that maximise sum_i log sum_k w_k exp(log_density[i, k]), which is concave, by EM (Yao et al., 2018).
-
-    `prior` is a number of rows for each weight, which are added to those that it explains: a Dirichlet prior.
-    """
+def stacked(log_density: FloatArray, steps: int = DEFAULT.em_steps) -> FloatArray:
+    """Weights w that maximise sum_i log sum_k w_k exp(log_density[i, k]), which is concave, by EM (Yao et al., 2018)."""
     density = np.exp(log_density - log_density.max(1, keepdims=True))
     w = np.full(density.shape[1], 1 / density.shape[1])
     for _ in range(steps):
-        new = w * (density / (density @ w)[:, None]).sum(0) + prior
-        new /= new.sum()
+        new = w * (density / (density @ w)[:, None]).mean(0)
         if np.abs(new - w).max() < 1e-9:
             break
         w = new
-    return w
+    return w / w.sum()
 
 
 def log_probabilities(models: Sequence[FittedGP], captions: Captions) -> list[float]:
