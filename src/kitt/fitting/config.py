@@ -24,10 +24,8 @@ class StartsConfig:
     # A column is rough if residuals of neighbours along it agree by this many standard errors: `kitt bench atlas`, all
     rough_score: float = 2.5
     rough_columns: int = 2  # largest number of such columns; set by hand
-    neighbours: tuple[float, ...] = (
-        0.5,
-        0.25,
-    )  # shares of the pairs of neighbours, the closest: `kitt bench atlas`, all
+    # Shares of the pairs of neighbours that are compared, the closest ones: `kitt bench atlas`, all
+    neighbours: tuple[float, ...] = (0.5, 0.25)
     wave_lengthscale: float = 0.7  # with which Periodic is close to a cosine wave; set by hand
     decisive_bic: float = 10.0  # difference of BIC that is decisive for a season (Kass & Raftery, 1995)
     # Multiples of the period with the highest peak that are tried as the season: `kitt bench timeseries`
