@@ -78,6 +78,11 @@ def test_noise_alone_leaves_the_plain_kernels() -> None:
     assert [(str(c), c.is_plain) for c in chosen] == [("RBF", True), ("Matern52", True), ("White", False)]
 
 
+def test_noise_that_was_not_compared_does_not_replace_a_caption() -> None:
+    chosen = named(candidates([NO_SIGNAL, parse("Matern12")], {}, EFFORTS["quick"]))
+    assert chosen == ["Matern12", "Matern12 of the transformed target", "White"]
+
+
 def test_a_plain_kernel_that_is_also_a_caption_is_fitted_with_both_priors() -> None:
     chosen = candidates([parse("RBF")], {}, EFFORTS["quick"])
     assert [c.prior for c in chosen if str(c) == "RBF"] == ["default", "botorch"]

@@ -19,7 +19,7 @@ from kitt.errors import InvalidInputError
 from kitt.lab.examples import LOSS_CAP, Examples
 from kitt.language.grammar import WORDS
 from kitt.network.advice import AdviceConfig, AdviceHead
-from kitt.network.ranking import rank, trusted
+from kitt.network.ranking import ranked
 
 V = len(WORDS)
 
@@ -150,10 +150,12 @@ def cross_validate(
         for i in np.flatnonzero(fold == number):
             scenarios = head.scenarios(examples.features[i : i + 1], examples.multi_hot[i])[0]
             probability = examples.log_probabilities[i].softmax(0)
-            words = trusted(scenarios[:, :V], probability)
-            expected[i] = words.mean(0)
             likeliest_first = probability.argsort(descending=True)
-            chosen[i] = likeliest_first[rank(words[:, likeliest_first].double(), k)]
+            signals = [None if WORDS[w].is_noise else w for w in likeliest_first.tolist()]
+            of_words = scenarios[:, likeliest_first].double()
+            best, losses = ranked(of_words, signals, probability[likeliest_first].tolist(), k)
+            expected[i, likeliest_first] = losses.float()
+            chosen[i] = likeliest_first[best]
             there = examples.multi_hot[i, V:].any(-1)
             sums[i, there] = scenarios[:, V:].mean(0)[there]
     return Advice(expected, chosen, sums)

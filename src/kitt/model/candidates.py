@@ -86,16 +86,21 @@ def candidates(
 ) -> tuple[Candidate, ...]:
     """The best captions; the very best also with changing noise and with a transformed target; plain kernels; noise alone.
 
-    `scores` are those of the captions on a few hundred rows. Captions without a score come last, in the network's order.
-    `kept` captions are fitted: by default those of the effort.
+    `scores` are those of the captions on a few hundred rows. Captions without a score come last, in the given order.
+    `kept` captions are fitted: by default those of the effort. Noise alone is always fitted; if it has the best score, it
+    takes the place of a caption, but not if nothing was scored.
     """
-    ranked = sorted(captions, key=lambda e: -scores.get(e, float("-inf")))[: effort.kept if kept is None else kept]
-    signal = [e for e in ranked if e.signal]
+    ranked = sorted(captions if scores else filter(_has_signal, captions), key=lambda e: -scores.get(e, float("-inf")))
+    signal = list(filter(_has_signal, ranked[: effort.kept if kept is None else kept]))
     named = [Candidate(e) for e in signal]
     named += [Candidate(with_changing_noise(e)) for e in signal[: effort.changing_noise]]
     warped = [Candidate(e, warped=True) for e in signal[: effort.warped]]
     plain = [Candidate(e, prior=prior_of(True)) for e in PLAIN[: effort.plain]]
     return tuple(dict.fromkeys([*named, *warped, *plain, Candidate(NO_SIGNAL)]))
+
+
+def _has_signal(expression: Expression) -> bool:
+    return bool(expression.signal)
 
 
 def with_changing_noise(expression: Expression) -> Expression:

@@ -53,8 +53,9 @@ def fit_candidates(
 ) -> Fits:
     """Score the captions, add words to the best of them where that helps, and fit the candidates that follow.
 
-    The score of a caption is that on a few hundred rows minus the loss that the network expects. Candidates that are not
-    fitted by `end`, as `time.monotonic` counts, are left out, except for the first one.
+    The score of a caption is that on a few hundred rows minus the loss that the network expects; captions that are not
+    scored come in the order of that loss. Candidates that are not fitted by `end`, as `time.monotonic` counts, are left out,
+    except for the first one.
     """
     effort, fits = EFFORTS[options.effort], Fits()
     bench = _Fitters(table, options, end)
@@ -64,7 +65,8 @@ def fit_candidates(
             expected = len(table.y) * (caption.expected_loss or 0.0)
             fits.verified[caption.expression] = bench.named.coarse_score(caption.expression) - expected
         _lengthen(bench, effort, fits.verified, propose, progress)
-    proposed = list(dict.fromkeys([*(c.expression for c in captions), *fits.verified]))
+    by_loss = sorted(captions, key=lambda caption: caption.expected_loss or 0.0)
+    proposed = list(dict.fromkeys([*(caption.expression for caption in by_loss), *fits.verified]))
     kept = (len(fits.verified) or None) if bench.named.coarse.is_all else None  # compared on all rows: fitted already
     chosen = candidates(proposed, fits.verified, effort, kept)
     for i, candidate in enumerate(chosen):

@@ -22,7 +22,7 @@ from kitt.network.checkpoint import LoadedModel, load
 from kitt.network.network import StemEncoder
 from kitt.network.properties import Group, Property, alike, properties
 from kitt.network.ranking import DEFAULT as RANKING
-from kitt.network.ranking import RANKINGS, RankingConfig, rank, trusted
+from kitt.network.ranking import RANKINGS, RankingConfig, ranked
 from kitt.network.search import SEARCHES, Stepper, Sums, merge_orders
 from kitt.network.subsets import READINGS, Reading, subsets
 from kitt.table.scaling import FloatArray, Standardiser
@@ -252,14 +252,19 @@ def _caption(
     losses: list[float | None] = [None] * len(said)
     order = list(range(len(said)))
     if (scenarios := _scenarios(loaded, view, words, [c for c, _ in said])) is not None:
-        scenarios = trusted(scenarios, torch.tensor([p for _, p in said], dtype=torch.float64), config)
-        losses = scenarios.mean(0).tolist()
-        order = rank(scenarios, k, config) if ranking == "expected-loss" else order
+        best, expected = ranked(scenarios, [_signal(c) for c, _ in said], [p for _, p in said], k, config)
+        losses = expected.tolist()
+        order = best if ranking == "expected-loss" else order
     captions = [Caption(Expression.from_indices(said[i][0]), said[i][1], losses[i]) for i in order[:k]]
     roughness = None if view.roughness is None else tuple(map(float, view.roughness))
     groups = alike([(Expression.from_indices(words), p) for words, p in said])[:_GROUPS]
     seen = (view.rows, view.strangeness, roughness, view.noise)
     return Captions(tuple(captions), tuple(map(float, words)), *seen, believed, groups)
+
+
+def _signal(caption: Sequence[int]) -> frozenset[int]:
+    """The words of a caption that are not noise."""
+    return frozenset(i for i in caption if not WORDS[i].is_noise)
 
 
 def _scenarios(loaded: LoadedModel, view: View, words: Tensor, captions: Sequence[tuple[int, ...]]) -> Tensor | None:
