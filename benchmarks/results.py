@@ -53,8 +53,14 @@ STEPS = (  # docs/results.md, docs/claims.md, docs/forecasts.md, docs/training.m
     Step(
         "atlas-fresh",
         0.2,
-        "bench atlas --data {data}/atlas --rows 200 --splits 3 --methods botorch,kitt",
+        "bench atlas --data {data}/atlas --rows 200 --splits 4 --methods botorch,kitt,kitt-random",
         "atlas-200-fresh",
+    ),
+    Step(
+        "atlas-1000",
+        0.3,
+        "bench atlas --data {data}/atlas --rows 1000 --limit 30 --methods botorch,kitt,kitt:effort=quick,kitt-random",
+        "atlas-1000",
     ),
     Step("evidence", 0.2, "bench evidence --data {data}", "evidence"),
     Step("starts", 0.3, "bench starts --data {data} --tables 24", "starts"),

@@ -46,6 +46,9 @@ def atlas(
     splits: Splits = "0",
     half: Half = None,
     tables: Tables = None,
+    limit: Annotated[
+        int | None, typer.Option(help="Only the first tables, in the order of the protocol.", min=1)
+    ] = None,
     kind: Annotated[str, typer.Option(help="table; or series: forecasts of the last fifth.")] = "table",
     out: Out = Path("atlas.jsonl"),
     reference: Reference = "botorch",
@@ -61,7 +64,7 @@ def atlas(
     from kitt.lab.bench.series import series_cells, series_grid
 
     folder, is_series = data_directory(data, "atlas"), kind == "series"
-    found = a.sources(folder, 0 if is_series else rows, kind, half, names_of(tables))
+    found = a.sources(folder, 0 if is_series else rows, kind, half, names_of(tables))[:limit]
     specs = specs_of(methods or METHODS[kind], "sound")
     cells = (
         series_cells(found, specs, seed) if is_series else a.atlas_cells(found, splits_of(splits), specs, rows, seed)
