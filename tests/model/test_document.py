@@ -201,6 +201,16 @@ def test_a_sparse_model_survives_too(tmp_path) -> None:
         np.testing.assert_allclose(theirs, ours, rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("noisy", [False, True])
+def test_a_summary_is_prediction_and_quantiles(full: Model, noisy: bool) -> None:
+    rows, levels = growing().iloc[:20], [0.1, 0.5, 0.9]
+    mean, std, quantiles = full.summary(rows, levels, noisy)
+    np.testing.assert_array_equal((mean, std), full.predict(rows, noisy))
+    np.testing.assert_array_equal(quantiles, full.quantiles(rows, levels, noisy))
+    with pytest.raises(InvalidInputError, match="between 0 and 1"):
+        full.summary(rows, [1.5])
+
+
 def test_the_file_is_what_its_schema_says(model: Model, full: Model) -> None:
     from referencing import Registry, Resource
 

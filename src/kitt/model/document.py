@@ -29,7 +29,7 @@ from kitt.language.fitted_kernel import FittedKernel
 from kitt.model.evidence import Evidence, EvidenceConfig, Progress, gather
 from kitt.model.mixture import Component, Mixture, heaviest, shares_of
 from kitt.model.parts import Exportable
-from kitt.model.predictive import Tail
+from kitt.model.predictive import Predictive, Tail
 from kitt.model.stored import (
     FORMAT,
     NO_FACTS,
@@ -203,7 +203,15 @@ class Model(Exportable):
         mean, std : array of shape (M,)
             In units of the target.
         """
-        mean, variance = self.mixture.standardised(self._inputs(table), noisy)
+        return self._mean_and_std(self.mixture.predictive(self._inputs(table), noisy))
+
+    def summary(self, table: Any, levels: ArrayLike, noisy: bool = True) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """What `predict` and `quantiles` return, from one predictive distribution: mean, std and quantiles."""
+        predictive = self.mixture.predictive(self._inputs(table), noisy)
+        return *self._mean_and_std(predictive), self.mixture.quantiles_of(predictive, levels)
+
+    def _mean_and_std(self, predictive: Predictive) -> tuple[FloatArray, FloatArray]:
+        mean, variance = predictive.moments()
         s, std = self.kernels[0].standardiser, np.sqrt(variance)
         if s is None:
             return mean, std
