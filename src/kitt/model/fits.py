@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from kitt.errors import FitError
 from kitt.fitting import fitted
@@ -94,10 +95,17 @@ def _leave_out_folds(bench: _Fitters, fits: Fits) -> None:
 
 def rows_to_fit(table: Table, options: Options) -> Table:
     """All rows, or a random subset of a large table, from which the parameters and the weights are estimated."""
+    places = _places_to_fit(len(table.y), options)
+    return table if places is None else table.at(places)
+
+
+def _places_to_fit(rows: int, options: Options) -> Tensor | None:
+    """The places of that subset, the same each time; None for a table of which all rows are used."""
     config = FitConfig.of(None, dict(options.fit_options or {}))
-    if len(table.y) <= config.exact_rows:
-        return table
-    return table.rows(config.subset_rows, torch.Generator().manual_seed(options.random_state))
+    if rows <= max(config.exact_rows, config.subset_rows):
+        return None
+    generator = torch.Generator().manual_seed(options.random_state)
+    return torch.randperm(rows, generator=generator)[: config.subset_rows]
 
 
 def on_all_rows(mixture: Mixture, table: Table, options: Options, end: float = math.inf) -> Mixture:
@@ -106,9 +114,10 @@ def on_all_rows(mixture: Mixture, table: Table, options: Options, end: float = m
         return mixture
     config = FitConfig.of(None, dict(options.fit_options or {}))
     models, left = list(mixture.models), int((mixture.weights > 0).sum())
+    places = _places_to_fit(len(table.y), options)
     for k in np.argsort(-mixture.weights)[:left].tolist():
         seconds = max(0.0, end - time.monotonic()) / left
-        models[k] = fitted.on_all_rows(models[k], table, config.inducing, options.random_state, seconds)
+        models[k] = fitted.on_all_rows(models[k], table, config.inducing, options.random_state, seconds, places)
         left -= 1
     return replace(mixture, models=tuple(models))
 
