@@ -60,12 +60,18 @@ class SparsePosterior:
     @classmethod
     def fit(cls, kernel: Kernel, theta: Tensor, X: Tensor, y: Tensor, Z: Tensor) -> SparsePosterior:
         with torch.no_grad():
-            K = kernel.matrix(theta, Z)
-            torch.diagonal(K).add_(_JITTER * torch.diagonal(K).mean())
-            L = cholesky(K, str(kernel.expression))
+            L = _inducing_factor(kernel, theta, Z)
             B, b = torch.eye(len(Z), dtype=X.dtype), X.new_zeros(len(Z))
             bound = _add_rows(kernel, theta, L, Z, X, y, B, b)
             return cls._of(kernel, theta, Z, L, B, b, bound)
+
+    @classmethod
+    def restored(
+        cls, kernel: Kernel, theta: Tensor, Z: Tensor, LB: Tensor, c: Tensor, log_marginal_likelihood: float
+    ) -> SparsePosterior:
+        """The posterior with these values, which depend on the rows, without the rows."""
+        with torch.no_grad():
+            return cls(kernel, theta, Z, _inducing_factor(kernel, theta, Z), LB, c, log_marginal_likelihood)
 
     def without(self, X: Tensor, y: Tensor) -> SparsePosterior:
         """The posterior on all rows but these, which must be among them: their part of B, b and the bound is subtracted."""
@@ -147,6 +153,13 @@ class SparsePosterior:
         precision = (1 - leverage / s2).clamp_min(1e-10) / s2  # diagonal of (Q + Λ)⁻¹, by Woodbury
         missing = (self.kernel.diagonal(self.theta, X) - A.square().sum(0)).clamp_min(0)
         return y - (y - fitted) / s2 / precision, 1 / precision + missing
+
+
+def _inducing_factor(kernel: Kernel, theta: Tensor, Z: Tensor) -> Tensor:
+    """The Cholesky factor of K_uu. With this jitter it exists: rounding errors are at most M² ε of the mean diagonal."""
+    K = kernel.matrix(theta, Z)
+    torch.diagonal(K).add_(_JITTER * torch.diagonal(K).mean())
+    return cholesky(K, str(kernel.expression))
 
 
 def _whitened(kernel: Kernel, theta: Tensor, L: Tensor, Z: Tensor, X: Tensor) -> Tensor:
