@@ -61,6 +61,8 @@ def fit_candidates(
     bench = _Fitters(table, options, end)
     if effort.verified > 1:
         for caption in captions[: effort.verified]:
+            if fits.verified and time.monotonic() > end:
+                break
             progress(f"comparing {caption.expression}", 0.1)
             expected = len(table.y) * (caption.expected_loss or 0.0)
             fits.verified[caption.expression] = bench.named.coarse_score(caption.expression) - expected
@@ -183,7 +185,10 @@ def _lengthen(
             sums = longer(best, [*propose(bench.named.residual_table(best)), *others])
         else:
             sums = [e for e in longer(best, others, most=1) if bench.named.is_promising(e)]
-        scores |= {e: bench.named.coarse_score(e) - expected for e in sums}
-        before, best = best, max([best, *sums], key=lambda e: scores[e])
+        for e in sums:
+            if time.monotonic() > bench.end:
+                break
+            scores[e] = bench.named.coarse_score(e) - expected
+        before, best = best, max([best, *(e for e in sums if e in scores)], key=lambda e: scores[e])
         if best == before:
             return
