@@ -1,6 +1,7 @@
 """Fitting: what made the data is found again, the optimum is one, odd tables do no harm, large ones are sparse."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -274,6 +275,18 @@ def test_large_tables_are_sparse_and_close_to_exact():
     for a, b in zip(exact.predict(new), sparse.predict(new), strict=True):
         assert np.abs(a - b).max() < 0.05
     assert sparse.log_marginal_likelihood <= exact.log_marginal_likelihood + 5
+
+
+def test_the_leave_one_out_density_of_very_many_rows_is_estimated_from_some(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, (900, 1))
+    dataset = Dataset.from_arrays(X, np.sin(X[:, 0]) + 0.2 * rng.normal(size=900))
+    model = fit("RBF", dataset, random_state=0, exact_rows=300, subset_rows=200, inducing=40)
+    assert model.loo_log_density == pytest.approx(model.loo_log_densities.sum(), rel=1e-12)
+    monkeypatch.setattr("kitt.fitting.fitted._LOO_ROWS", 450)
+    estimate = replace(model).loo_log_density / 900
+    error = model.loo_log_densities.std() / math.sqrt(450)
+    assert estimate == pytest.approx(model.loo_log_densities.mean(), abs=3 * error)
 
 
 def test_a_sparse_posterior_with_all_rows_inducing_is_the_exact_one():

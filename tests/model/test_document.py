@@ -135,9 +135,17 @@ def test_the_noise_of_a_file_is_not_fitted_again(full: Model) -> None:
     assert louder.on(full.rows.rows(slice(0, 40))).noise_models == louder.noise_models
 
 
+def version_2(model: Model, rows: bool = True) -> dict:
+    """The document as it was before sparse posteriors and the places of the rows of a fit were stored."""
+    document = model.to_dict(rows)
+    for part in document["components"]:
+        del part["posterior"], part["fit"]["places_at_fit"]
+    return document | {"version": 2}
+
+
 def version_1(model: Model, rows: bool = True) -> dict:
     """The document as release 0.1 wrote it: one weight for each kernel, and nothing of what is new."""
-    document = model.to_dict(rows)
+    document = version_2(model, rows)
     for part, weight in zip(document["components"], model.weights, strict=True):
         del part["entries"], part["noise_model"], part["target_transform"], part["fit"]["rows_at_fit"]
         part["weight"] = weight
@@ -160,7 +168,7 @@ def test_a_file_of_version_1_predicts_as_it_did(old: tuple[Model, Mixture], full
     assert model.tail.weight == 0
     model.save(tmp_path / "new.json")
     document = json.loads((tmp_path / "new.json").read_text())
-    assert document["version"] == 2
+    assert document["version"] == 3
     assert_same(model, kitt.load(tmp_path / "new.json"), growing().iloc[:20], "price")
 
 
@@ -193,12 +201,77 @@ def test_a_file_of_version_1_without_its_rows_is_refused(full: Model) -> None:
         Model.from_dict(document)
 
 
+def test_a_file_of_version_2_predicts_as_it_did(full: Model) -> None:
+    model = Model.from_dict(json.loads(json.dumps(version_2(full))))
+    assert_same(full, model, growing().iloc[:20], "price")
+    kernels = Model.from_dict(version_2(full, rows=False))
+    assert kernels.rows is None
+
+
+def test_a_sparse_posterior_is_stored_and_not_computed_again(full: Model, monkeypatch) -> None:
+    document = json.loads(full.to_json())
+    assert [part["posterior"] is not None for part in document["components"]] == [False, False, True, False]
+    assert all(part["posterior"] is None for part in full.to_dict(rows=False)["components"])
+    monkeypatch.setattr("kitt.gp.sparse._add_rows", None)  # without which no rows can be conditioned on
+    again = Model.from_dict(document)
+    assert_same(full, again, growing().iloc[:20], "price")
+    ours, theirs = full.mixture.models[2], again.mixture.models[2]
+    assert theirs.log_marginal_likelihood == ours.log_marginal_likelihood
+
+
+def test_a_posterior_on_other_rows_is_not_stored(full: Model) -> None:
+    """As after a deadline, which left no time for all rows."""
+    sparse = replace(full.mixture.models[2], X=full.mixture.models[2].X[:50], y=full.mixture.models[2].y[:50])
+    document = Model.of(Mixture.of([sparse], [1.0]), full.rows).to_dict()
+    assert document["components"][0]["posterior"] is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"factor": "AAAA"}, "contradicts itself"),
+        ({"factor": "not base64!"}, "contradicts itself"),
+        ({"solution": ""}, "30 inducing points"),
+        ({"bound": None}, "bound"),
+    ],
+)
+def test_a_wrong_posterior_is_refused(full: Model, change: dict, message: str) -> None:
+    document = full.to_dict()
+    document["components"][2]["posterior"] |= change
+    with pytest.raises(CheckpointError, match=message):
+        Model.from_dict(document)
+
+
+def test_a_file_says_which_rows_of_a_large_table_the_parameters_come_from(tmp_path) -> None:
+    sparse = {**QUICK, "exact_rows": 20, "subset_rows": 20, "inducing": 10}
+    model = kitt.suggest(table(), k=1, effort="quick", fit=True, fit_options=sparse).fitted
+    model.save(tmp_path / "m.json")
+    again = kitt.load(tmp_path / "m.json")
+    np.testing.assert_array_equal(again.evidence().rows, model.evidence().rows)
+    np.testing.assert_allclose(again.evidence().mean, model.evidence().mean, rtol=1e-8)
+    document = model.to_dict()
+    used = next(part for part in document["components"] if part["fit"]["places_at_fit"])
+    used["fit"]["places_at_fit"] = [len(table())]
+    with pytest.raises(CheckpointError, match="smaller than their number"):
+        Model.from_dict(document)
+
+
 def test_a_sparse_model_survives_too(tmp_path) -> None:
     sparse = {**QUICK, "exact_rows": 20, "subset_rows": 20, "inducing": 10}
     model = kitt.suggest(table(), k=1, effort="quick", fit=True, fit_options=sparse).fitted
     model.save(tmp_path / "m.json")
     for ours, theirs in zip(model.predict(table()), kitt.load(tmp_path / "m.json").predict(table()), strict=True):
         np.testing.assert_allclose(theirs, ours, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_a_summary_is_prediction_and_quantiles(full: Model, noisy: bool) -> None:
+    rows, levels = growing().iloc[:20], [0.1, 0.5, 0.9]
+    mean, std, quantiles = full.summary(rows, levels, noisy)
+    np.testing.assert_array_equal((mean, std), full.predict(rows, noisy))
+    np.testing.assert_array_equal(quantiles, full.quantiles(rows, levels, noisy))
+    with pytest.raises(InvalidInputError, match="between 0 and 1"):
+        full.summary(rows, [1.5])
 
 
 def test_the_file_is_what_its_schema_says(model: Model, full: Model) -> None:
@@ -208,7 +281,8 @@ def test_the_file_is_what_its_schema_says(model: Model, full: Model) -> None:
     plain = Model.of(Mixture.of(full.mixture.models[:1], [1.0]), full.rows)
     for version, documents in (
         (1, [version_1(plain)]),
-        (2, [model.to_dict(), full.to_dict(), full.to_dict(rows=False)]),
+        (2, [version_2(model), version_2(full), version_2(full, rows=False)]),
+        (3, [model.to_dict(), full.to_dict(), full.to_dict(rows=False)]),
     ):
         Draft202012Validator.check_schema(schema(version))
         for document in documents:
@@ -258,7 +332,7 @@ def test_a_cut_file_is_refused(path) -> None:
     ("change", "message"),
     [
         ({"format": "kitt-kernel"}, "another kind of file"),
-        ({"version": 3}, "upgrade kitt"),
+        ({"version": 4}, "upgrade kitt"),
         ({"version": True}, "upgrade kitt"),
         ({"components": []}, "components"),
         ({"weather": 1}, "weather"),

@@ -1,5 +1,7 @@
 """Evidence comes from rows that no parameter has seen."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -73,3 +75,47 @@ def test_a_better_kernel_is_told_by_left_out_rows() -> None:
     wave, line = left_out(parse("Periodic"), table), left_out(parse("Linear"), table)
     assert wave.shape == line.shape == (100,)
     assert (wave - line).mean() > 1
+
+
+@pytest.fixture(scope="module")
+def large() -> kitt.Model:
+    """Of a table that counts as large: its kernels and weights come from 150 of 600 rows."""
+    sizes = {"exact_rows": 200, "subset_rows": 150, "inducing": 60}
+    return kitt.suggest(_wave(600), fit=True, effort="quick", fit_options=sizes).fitted
+
+
+def test_of_a_large_table_rows_are_left_out_that_had_no_influence_on_the_fit(large: kitt.Model) -> None:
+    evidence = large.evidence()
+    used = [m for m, weight in zip(large.mixture.models, large.weights, strict=True) if weight > 0]
+    assert len(evidence.rows) == 60
+    assert all(m.places_at_fit is not None and len(m.places_at_fit) == 150 for m in used)
+    assert all(set(evidence.rows).isdisjoint(m.places_at_fit.tolist()) for m in used)
+    fresh = _wave(2000, seed=1)
+    assert evidence.density == pytest.approx(float(large.mixture.log_density(fresh.X, fresh.y).mean()), abs=0.25)
+
+
+def test_of_a_large_table_the_other_rows_predict_them_at_the_same_parameters(large: kitt.Model) -> None:
+    evidence, rows = large.evidence(), large.rows
+    assert rows is not None
+    rest = np.setdiff1d(np.arange(rows.n), evidence.rows)
+    models = list(large.mixture.models)
+    for k in np.flatnonzero(large.weights):
+        models[k] = replace(models[k], X=models[k].X[rest], y=models[k].y[rest])
+    mean, variance = replace(large.mixture, models=tuple(models)).predict(rows.X[evidence.rows])
+    np.testing.assert_allclose(evidence.mean, mean, rtol=1e-6)
+    np.testing.assert_allclose(evidence.std, np.sqrt(variance), rtol=1e-6)
+    np.testing.assert_allclose(evidence.observed, rows.y[evidence.rows], rtol=1e-12)
+
+
+def test_a_large_model_on_other_rows_is_fitted_again_for_its_evidence(large: kitt.Model) -> None:
+    """It is not known which of other rows the parameters come from."""
+    evidence = large.on(_wave(300, seed=2)).evidence()
+    assert evidence.of_folds == EvidenceConfig().many_folds
+    assert len(evidence.rows) == 300
+
+
+def test_noise_that_was_found_constant_on_a_subset_is_not_fitted_again(large: kitt.Model) -> None:
+    model = max(large.mixture.models, key=lambda m: m.rows)
+    constant = replace(model, stored_noise=None)
+    assert constant.noise_model is None
+    assert "loo" not in vars(constant)

@@ -225,10 +225,8 @@ def predict(
         warnings.simplefilter("ignore")  # the same texts have been printed as notes
         kept = _kept(frame, keep or [], names)
         progress("predicting", 0.2)
-        mean, std = fitted.predict(frame, not function)
-        progress("predicting", 0.6)
-        found = fitted.quantiles(frame, levels, not function).T
-    result = pd.DataFrame({**kept, **dict(zip(names, (mean, std, *found), strict=True))})
+        mean, std, found = fitted.summary(frame, levels, not function)
+    result = pd.DataFrame({**kept, **dict(zip(names, (mean, std, *found.T), strict=True))})
     text = result.to_json(orient="records", lines=True) if as_json else result.to_csv(index=False)
     write(out, str(text))
 

@@ -155,8 +155,9 @@ class Checker:
 
     def __init__(self, model: FittedGP, config: CheckConfig = CHECKS) -> None:
         self.model, self.config = model, config
-        self.table = table_of(model, config.rows)
-        self.folds = random_folds(len(self.table.y), config.folds)
+        is_large = model.inducing is not None
+        self.table = table_of(model, config.many_rows if is_large else config.rows)
+        self.folds = random_folds(len(self.table.y), config.few_folds if is_large else config.folds)
         self.whole = held_out(
             self.table, model.expression.noise_last, self.folds, start_of(model.fitted_kernel), config
         )

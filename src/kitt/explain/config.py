@@ -18,6 +18,9 @@ class CheckConfig:
 
     rows: int = 300  # largest number of rows, a random subset
     folds: int = 5
+    # Of a table so large that its posterior is sparse: as many rows to learn from, more to predict, and fewer fits.
+    many_rows: int = 480
+    few_folds: int = 2
     iterations: int = 25  # of each fit, which starts from the parameters found on all rows
     seconds: float = 30.0  # for all checks of a model; a claim that was not checked is not stated
     min_gain: float = 0.01  # nats per row that a part must gain to be stated

@@ -19,11 +19,8 @@ class Words:
 
     def __init__(self, model: FittedGP) -> None:
         p = self.posterior = model.posterior
-        if isinstance(p, SparsePosterior):
-            half = torch.linalg.solve_triangular(p.LB.mT, p.c.unsqueeze(-1), upper=True)
-            self.basis, self.alpha = p.Z, torch.linalg.solve_triangular(p.L.mT, half, upper=True).squeeze(-1)
-        else:
-            self.basis, self.alpha = p.X, p.alpha
+        self.basis = p.Z if isinstance(p, SparsePosterior) else p.X
+        self.alpha = p.alpha
         self.here = p.kernel.terms(p.theta, self.basis)
 
     def mean(self, X: Tensor) -> Tensor:

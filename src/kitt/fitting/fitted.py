@@ -26,6 +26,9 @@ from kitt.table.scaling import IDENTITY, Warp
 
 FloatArray = NDArray[np.float64]
 _ENTRIES = 2**22  # of the covariance between training rows and new ones, worked on at once
+_LOO_ROWS = (
+    5000  # rows from which a leave-one-out density is estimated, with a standard error of about 0.01 nats per row
+)
 _TRIAL_ROWS = 7000  # rows from which the time of a sparse posterior is estimated
 _FAR = 1e30  # standard deviations from which products of inputs overflow
 _LOG_2PI = math.log(2 * math.pi)
@@ -71,8 +74,11 @@ class FittedGP:
     converged: bool
     warnings: tuple[str, ...] = ()
     warp: Warp = IDENTITY  # transform of the standardised target; y and the parameters are on the transformed scale
-    stored_noise: NoiseModel | None = None  # noise model read from a file, which is not fitted again
+    stored_noise: NoiseModel | None = None  # noise model of an earlier fit, which is not fitted again
+    has_stored_noise: bool = False  # whether it is known, even where it is None, because the noise does not change
     rows_at_fit: int | None = None  # how many of the rows, the first ones, the parameters were fitted to; None: all
+    # Places of the rows that alone have determined kernel, parameters and weights; None if all have, or if not known.
+    places_at_fit: Tensor | None = None
     stored_loo: LeaveOneOut | None = None  # predictions of left-out rows by fits without them (`fitting.folds`)
 
     def __repr__(self) -> str:
@@ -133,15 +139,20 @@ class FittedGP:
         """Log density (N,) of each row's standardised target given all other rows."""
         return self.loo.log_density.numpy() + self.warp.log_slope(self.warp.inverse(self.y.numpy()))
 
-    @property
+    @cached_property
     def loo_log_density(self) -> float:
-        """The sum of `loo_log_densities`."""
-        return float(self.loo_log_densities.sum())
+        """The sum of `loo_log_densities`; of a sparse model with very many rows, estimated from a random sample of them."""
+        if self.rows <= _LOO_ROWS or self.stored_loo is not None or not isinstance(self.posterior, SparsePosterior):
+            return float(self.loo_log_densities.sum())
+        some = torch.randperm(self.rows, generator=torch.Generator().manual_seed(0))[:_LOO_ROWS]
+        y = self.y[some]
+        density = self.posterior.leave_one_out(self.X[some], y).log_density.numpy()
+        return float((density + self.warp.log_slope(self.warp.inverse(y.numpy()))).mean() * self.rows)
 
     @property
     def noise_model(self) -> NoiseModel | None:
         """How the noise changes from row to row; None if it does not."""
-        if self.stored_noise is not None or self.fitted_noise is None:
+        if self.has_stored_noise or self.stored_noise is not None or self.fitted_noise is None:
             return self.stored_noise
         return self.fitted_noise[0]
 
@@ -256,8 +267,13 @@ def unwarped(warp: Warp, mean: FloatArray, variance: FloatArray) -> tuple[FloatA
     return values.mean(-1), values.var(-1)
 
 
-def on_all_rows(model: FittedGP, table: Table, inducing: int, seed: int, seconds: float = math.inf) -> FittedGP:
-    """A GP fitted to some of the rows, with a sparse posterior on all of them or on as many as time allows."""
+def on_all_rows(
+    model: FittedGP, table: Table, inducing: int, seed: int, seconds: float = math.inf, places: Tensor | None = None
+) -> FittedGP:
+    """A GP fitted to some of the rows, with a sparse posterior on all of them or on as many as time allows.
+
+    `places` are those of the rows that it was fitted to, where they are known.
+    """
     began = time.monotonic()
     kernel, theta = model.fitted_kernel.kernel, model.fitted_kernel.theta
     generator = torch.Generator().manual_seed(seed)
@@ -274,6 +290,25 @@ def on_all_rows(model: FittedGP, table: Table, inducing: int, seed: int, seconds
         f"parameters and weights from {model.rows} of {len(table.y)} rows; the posterior on {on} is sparse, with {len(Z)} "
         f"inducing points, and the likelihood its variational bound{'; the deadline left no time for more' * (on[0] != 'a')}"
     )
-    new = replace(model, X=rows.X, y=y, inducing=Z, stored_noise=model.noise_model, warnings=(*model.warnings, note))
+    new = replace(
+        model,
+        X=rows.X,
+        y=y,
+        inducing=Z,
+        stored_noise=model.noise_model,
+        has_stored_noise=True,
+        stored_loo=None,  # it refers to the old rows alone
+        places_at_fit=places if len(y) == len(table.y) else None,
+        warnings=(*model.warnings, note),
+    )
     _ = new.posterior
+    return new
+
+
+def without_rows(model: FittedGP, places: NDArray[np.intp]) -> FittedGP:
+    """A sparse GP conditioned on all of its rows but those at these places; its parameters stay the same."""
+    assert isinstance(model.posterior, SparsePosterior)
+    rest = np.setdiff1d(np.arange(model.rows), places)
+    new = replace(model, X=model.X[rest], y=model.y[rest])
+    vars(new)["posterior"] = model.posterior.without(model.X[places], model.y[places])
     return new

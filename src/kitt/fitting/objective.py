@@ -16,7 +16,8 @@ from kitt.language.grammar import Expression
 from kitt.language.kernels import Kernel
 from kitt.language.priors import Parameter, preset
 
-_BATCH = 64  # likelihoods that are computed in one batch
+_BATCH = 64  # largest number of likelihoods that are computed in one batch, and
+_ENTRIES = 2**18  # of their covariances: 2 MB, which allocators keep and caches hold
 _STEP = 1e-4  # step of finite differences of the prior's score
 
 # Unconstrained parameters stay in this box; outside it only rounding errors would change.
@@ -91,7 +92,8 @@ class Objective:
     def scores(self, thetas: Tensor, budget: Budget) -> Tensor:
         """Values (S,) of many starts; minus infinity where the likelihood cannot be computed."""
         scores: list[Tensor] = []
-        for part in thetas.split(_BATCH):
+        size = max(2, min(_BATCH, _ENTRIES // len(self.table.y) ** 2))  # a batch of one rounds differently
+        for part in thetas.tensor_split(max(1, len(thetas) // size)):
             if budget.spent and scores:  # guesses come before draws, so that they are always scored
                 part = part[:0]
             scores.append(self._likelihoods(part))

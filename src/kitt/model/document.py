@@ -1,8 +1,8 @@
 """A model that can be saved: fitted kernels, their weights, and the table they were fitted to.
 
-The file is JSON, described in `schemas/model-2.json`: kernels, how they are averaged, the encoding of columns, and the
-rows, from which the posteriors are computed again when the file is read. A file without rows holds only kernels, which
-`Model.on` conditions on other rows.
+The file is JSON, described in `schemas/model-3.json`: kernels, how they are averaged, the encoding of columns, and the
+rows, from which exact posteriors are computed again when the file is read; sparse ones are stored. A file without rows
+holds only kernels, which `Model.on` conditions on other rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kitt.language.fitted_kernel import FittedKernel
 from kitt.model.evidence import Evidence, EvidenceConfig, Progress, gather
 from kitt.model.mixture import Component, Mixture, heaviest, shares_of
 from kitt.model.parts import Exportable
-from kitt.model.predictive import Tail
+from kitt.model.predictive import Predictive, Tail
 from kitt.model.stored import (
     FORMAT,
     NO_FACTS,
@@ -37,7 +37,10 @@ from kitt.model.stored import (
     conditioned,
     facts_of,
     from_version_1,
+    from_version_2,
     inducing_of,
+    light,
+    posterior_of,
     rows_of,
     schema,
 )
@@ -136,7 +139,7 @@ class Model(Exportable):
     def on(self, rows: Dataset) -> Model:
         """The same kernels and parameters, conditioned on other rows of the same columns."""
         self._check_rows(rows)
-        return self._conditioned(rows, [(None, NO_FACTS)] * len(self.kernels))
+        return self._conditioned(rows, [(None, None, NO_FACTS)] * len(self.kernels))
 
     def _check_rows(self, rows: Dataset) -> None:
         s = self.kernels[0].standardiser
@@ -151,8 +154,8 @@ class Model(Exportable):
             named, got = ", ".join(self.encoding.names), ", ".join(rows.names)
             raise InvalidInputError(f"expected rows with the columns {named}; got {got}: read them with model.encoding")
 
-    def _conditioned(self, rows: Dataset, details: Sequence[tuple[Any, Mapping[str, Any]]]) -> Model:
-        """The model conditioned on rows; `details` are the inducing points and the facts of each fit."""
+    def _conditioned(self, rows: Dataset, details: Sequence[tuple[Any, Any, Mapping[str, Any]]]) -> Model:
+        """The model conditioned on rows; `details` are the inducing points, the posterior and the facts of each fit."""
         parts = zip(self.kernels, self.warps, self.noise_models, details, strict=True)
         models = tuple(conditioned(k, rows, warp, noise, *detail) for k, warp, noise, detail in parts)
         return replace(self, rows=rows, fitted_mixture=Mixture(models, self.components, self.tail))
@@ -203,7 +206,15 @@ class Model(Exportable):
         mean, std : array of shape (M,)
             In units of the target.
         """
-        mean, variance = self.mixture.standardised(self._inputs(table), noisy)
+        return self._mean_and_std(self.mixture.predictive(self._inputs(table), noisy))
+
+    def summary(self, table: Any, levels: ArrayLike, noisy: bool = True) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """What `predict` and `quantiles` return, from one predictive distribution: mean, std and quantiles."""
+        predictive = self.mixture.predictive(self._inputs(table), noisy)
+        return *self._mean_and_std(predictive), self.mixture.quantiles_of(predictive, levels)
+
+    def _mean_and_std(self, predictive: Predictive) -> tuple[FloatArray, FloatArray]:
+        mean, variance = predictive.moments()
         s, std = self.kernels[0].standardiser, np.sqrt(variance)
         if s is None:
             return mean, std
@@ -291,22 +302,23 @@ class Model(Exportable):
     # files
 
     def to_dict(self, rows: bool = True) -> dict[str, Any]:
-        """The document that `save` writes, described in `schemas/model-2.json`; with or without the rows."""
+        """The document that `save` writes, described in `schemas/model-3.json`; with or without the rows."""
         data = self.rows if rows else None
         return {
             "format": FORMAT,
             "version": VERSION,
             "written_by": f"kitt {metadata.version('kitt-gp')}",
             "encoding": self.encoding.to_dict(),
-            "components": [self._component(k) for k in range(len(self.kernels))],
+            "components": [self._component(k, data) for k in range(len(self.kernels))],
             "tail": asdict(self.tail),
             "rows": None if data is None else {"X": data.X.tolist(), "y": data.y.tolist()},
         }
 
-    def _component(self, k: int) -> dict[str, Any]:
-        """A kernel and its components of the mixture, for JSON."""
+    def _component(self, k: int, rows: Dataset | None) -> dict[str, Any]:
+        """A kernel and its components of the mixture, for JSON; with its posterior if that is the one on these rows."""
         model, noise = self.fitted_mixture.models[k] if self.fitted_mixture else None, self.noise_models[k]
         entries = [c for c in self.components if c.model == k]
+        is_stored = model is not None and rows is not None and bool(entries) and model.rows == rows.n
         return {
             "entries": [{"weight": c.weight, "changing_noise": c.changing_noise, "spread": c.spread} for c in entries],
             "is_plain": self.is_plain[k],
@@ -314,15 +326,15 @@ class Model(Exportable):
             "target_transform": self.warps[k].to_dict(),
             "noise_model": None if noise is None else noise.to_dict(),
             "inducing": inducing_of(model),
+            "posterior": posterior_of(model) if model is not None and is_stored else None,
             "fit": facts_of(model),
         }
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Model:
         """The model of a document; `CheckpointError` if the document is of another kind or contradicts itself."""
-        document = check_format(document, FORMAT, VERSION, {1: from_version_1})
-        light = {**document, "rows": None} if "rows" in document else document  # rows are checked below, faster
-        check_schema(light, FORMAT, schema(), fitted_kernel.schema())
+        document = check_format(document, FORMAT, VERSION, {1: from_version_1, 2: from_version_2})
+        check_schema(light(document), FORMAT, schema(), fitted_kernel.schema())  # rows are checked below, faster
         try:
             parts = document["components"]
             model = cls(
@@ -342,7 +354,7 @@ class Model(Exportable):
                 )
             if document["rows"] is None:
                 return model
-            details = [(part["inducing"], part["fit"]) for part in parts]
+            details = [(part["inducing"], part["posterior"], part["fit"]) for part in parts]
             return model._conditioned(rows_of(document["rows"], model.encoding), details)
         except CheckpointError:
             raise

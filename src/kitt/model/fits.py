@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from kitt.errors import FitError
 from kitt.fitting import fitted
@@ -61,6 +62,8 @@ def fit_candidates(
     bench = _Fitters(table, options, end)
     if effort.verified > 1:
         for caption in captions[: effort.verified]:
+            if fits.verified and time.monotonic() > end:
+                break
             progress(f"comparing {caption.expression}", 0.1)
             expected = len(table.y) * (caption.expected_loss or 0.0)
             fits.verified[caption.expression] = bench.named.coarse_score(caption.expression) - expected
@@ -96,10 +99,17 @@ def _leave_out_folds(bench: _Fitters, fits: Fits) -> None:
 
 def rows_to_fit(table: Table, options: Options) -> Table:
     """All rows, or a random subset of a large table, from which the parameters and the weights are estimated."""
+    places = _places_to_fit(len(table.y), options)
+    return table if places is None else table.at(places)
+
+
+def _places_to_fit(rows: int, options: Options) -> Tensor | None:
+    """The places of that subset, the same each time; None for a table of which all rows are used."""
     config = FitConfig.of(None, dict(options.fit_options or {}))
-    if len(table.y) <= config.exact_rows:
-        return table
-    return table.rows(config.subset_rows, torch.Generator().manual_seed(options.random_state))
+    if rows <= max(config.exact_rows, config.subset_rows):
+        return None
+    generator = torch.Generator().manual_seed(options.random_state)
+    return torch.randperm(rows, generator=generator)[: config.subset_rows]
 
 
 def on_all_rows(mixture: Mixture, table: Table, options: Options, end: float = math.inf) -> Mixture:
@@ -108,9 +118,10 @@ def on_all_rows(mixture: Mixture, table: Table, options: Options, end: float = m
         return mixture
     config = FitConfig.of(None, dict(options.fit_options or {}))
     models, left = list(mixture.models), int((mixture.weights > 0).sum())
+    places = _places_to_fit(len(table.y), options)
     for k in np.argsort(-mixture.weights)[:left].tolist():
         seconds = max(0.0, end - time.monotonic()) / left
-        models[k] = fitted.on_all_rows(models[k], table, config.inducing, options.random_state, seconds)
+        models[k] = fitted.on_all_rows(models[k], table, config.inducing, options.random_state, seconds, places)
         left -= 1
     return replace(mixture, models=tuple(models))
 
@@ -176,7 +187,10 @@ def _lengthen(
             sums = longer(best, [*propose(bench.named.residual_table(best)), *others])
         else:
             sums = [e for e in longer(best, others, most=1) if bench.named.is_promising(e)]
-        scores |= {e: bench.named.coarse_score(e) - expected for e in sums}
-        before, best = best, max([best, *sums], key=lambda e: scores[e])
+        for e in sums:
+            if time.monotonic() > bench.end:
+                break
+            scores[e] = bench.named.coarse_score(e) - expected
+        before, best = best, max([best, *(e for e in sums if e in scores)], key=lambda e: scores[e])
         if best == before:
             return

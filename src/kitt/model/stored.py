@@ -1,7 +1,8 @@
-"""What the file of a model holds beside its kernels: the facts of each fit, inducing points, rows; and older versions."""
+"""What the file of a model holds beside its kernels: facts of each fit, sparse posteriors, rows; and older versions."""
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -9,20 +10,21 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from kitt.errors import InvalidInputError
 from kitt.files import check_schema, read_schema
 from kitt.fitting.fitted import FittedGP
 from kitt.fitting.noise import NoiseModel
+from kitt.gp.sparse import SparsePosterior
 from kitt.language import fitted_kernel
 from kitt.language.fitted_kernel import FittedKernel
 from kitt.model.predictive import Tail
 from kitt.table.dataset import Dataset
 from kitt.table.encoding import Encoding
-from kitt.table.scaling import Warp
+from kitt.table.scaling import FloatArray, Warp
 
-FORMAT, VERSION = "kitt-model", 2
-_FACTS = ("log_prior", "gradient_norm", "evaluations", "seconds", "converged", "warnings", "rows_at_fit")
+FORMAT, VERSION = "kitt-model", 3
 NO_FACTS: dict[str, Any] = {
     "log_prior": 0.0,
     "gradient_norm": 0.0,
@@ -31,6 +33,7 @@ NO_FACTS: dict[str, Any] = {
     "converged": True,
     "warnings": (),
     "rows_at_fit": None,
+    "places_at_fit": None,
 }
 
 
@@ -40,16 +43,60 @@ def conditioned(
     warp: Warp,
     noise: NoiseModel | None,
     inducing: Any,
+    posterior: Mapping[str, Any] | None,
     facts: Mapping[str, Any],
 ) -> FittedGP:
-    """The GP of a kernel conditioned on rows, as `fit` returns it: exact, or sparse with inducing points."""
+    """The GP of a kernel conditioned on rows, as `fit` returns it: exact, or sparse with inducing points.
+
+    A sparse posterior on the same rows that is given is not computed again.
+    """
     s = kernel.standardiser
     X = torch.tensor(rows.X if s is None else s.transform_x(rows.X))
     y = torch.tensor(warp.forward(rows.y if s is None else s.transform_y(rows.y)))
     Z = None if inducing is None else torch.tensor(inducing, dtype=torch.float64)
     norm = math.inf if facts["gradient_norm"] is None else facts["gradient_norm"]
-    facts = {**facts, "gradient_norm": norm, "warnings": tuple(facts["warnings"])}
-    return FittedGP(fitted_kernel=kernel, X=X, y=y, inducing=Z, warp=warp, stored_noise=noise, **facts)
+    places = None if facts["places_at_fit"] is None else torch.tensor(facts["places_at_fit"], dtype=torch.int64)
+    if places is not None and (not len(places) or int(places.max()) >= len(y)):
+        raise InvalidInputError(f"expected places of rows that are smaller than their number, {len(y)}")
+    facts = {**facts, "gradient_norm": norm, "warnings": tuple(facts["warnings"]), "places_at_fit": places}
+    gp = FittedGP(fitted_kernel=kernel, X=X, y=y, inducing=Z, warp=warp, stored_noise=noise, **facts)
+    if posterior is not None and Z is not None:
+        vars(gp)["posterior"] = _restored(kernel, Z, posterior)
+    return gp
+
+
+def _restored(kernel: FittedKernel, Z: Tensor, stored: Mapping[str, Any]) -> SparsePosterior:
+    """The sparse posterior that `posterior_of` stored."""
+    M = len(Z)
+    triangle, c = (torch.from_numpy(_decoded(stored[name])) for name in ("factor", "solution"))
+    if len(triangle) != M * (M + 1) // 2 or len(c) != M or not (triangle.isfinite().all() and c.isfinite().all()):
+        raise InvalidInputError(f"expected a posterior of {M} inducing points, of finite numbers")
+    LB = torch.zeros(M, M, dtype=torch.float64)
+    LB[tuple(torch.tril_indices(M, M))] = triangle
+    if not (torch.diagonal(LB) > 0).all():
+        raise InvalidInputError("expected a positive diagonal of the factor of a posterior")
+    return SparsePosterior.restored(kernel.kernel, kernel.theta, Z, LB, c, stored["bound"])
+
+
+def posterior_of(model: FittedGP) -> dict[str, Any] | None:
+    """A sparse posterior without its rows, as JSON types; None for an exact one."""
+    if not isinstance(model.posterior, SparsePosterior):
+        return None
+    p = model.posterior
+    triangle = p.LB[tuple(torch.tril_indices(*p.LB.shape))]
+    return {
+        "factor": _encoded(triangle),
+        "solution": _encoded(p.c),
+        "bound": p.log_marginal_likelihood,
+    }
+
+
+def _encoded(numbers: Tensor) -> str:
+    return base64.b64encode(numbers.numpy().astype("<f8").tobytes()).decode()
+
+
+def _decoded(text: str) -> FloatArray:
+    return np.frombuffer(base64.b64decode(text, validate=True), "<f8").astype(np.float64)
 
 
 def from_version_1(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,7 +111,21 @@ def from_version_1(document: Mapping[str, Any]) -> dict[str, Any]:
         }
         for part in document["components"]
     ]
-    return {**document, "version": VERSION, "components": parts, "tail": asdict(Tail())}
+    return from_version_2({**document, "version": 2, "components": parts, "tail": asdict(Tail())})
+
+
+def from_version_2(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A file of version 2 had no posteriors, and did not say which rows of a large table the parameters come from."""
+    check_schema(light(document), FORMAT, schema(2), fitted_kernel.schema())
+    parts = [
+        {**part, "posterior": None, "fit": {**part["fit"], "places_at_fit": None}} for part in document["components"]
+    ]
+    return {**document, "version": VERSION, "components": parts}
+
+
+def light(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A document without its rows, if it has any, because to check them by a schema would take seconds."""
+    return {**document, "rows": None} if "rows" in document else document
 
 
 def inducing_of(model: FittedGP | None) -> list[list[float]] | None:
@@ -74,13 +135,14 @@ def inducing_of(model: FittedGP | None) -> list[list[float]] | None:
 
 def facts_of(model: FittedGP | None) -> dict[str, Any]:
     """How the fit went, as JSON types."""
-    facts = {name: getattr(model, name) for name in _FACTS} if model else dict(NO_FACTS)
+    facts = {name: getattr(model, name) for name in NO_FACTS} if model else dict(NO_FACTS)
     norm = facts["gradient_norm"] if math.isfinite(facts["gradient_norm"]) else None
-    return {**facts, "gradient_norm": norm, "warnings": list(facts["warnings"])}
+    places = None if facts["places_at_fit"] is None else facts["places_at_fit"].tolist()
+    return {**facts, "gradient_norm": norm, "warnings": list(facts["warnings"]), "places_at_fit": places}
 
 
 def rows_of(values: Any, encoding: Encoding) -> Dataset:
-    """The rows of a document, which no schema checks, because that would take seconds for a large table."""
+    """The rows of a document, which no schema checks (see `light`)."""
     if not isinstance(values, Mapping) or set(values) != {"X", "y"}:
         raise InvalidInputError('expected "rows" with "X" and "y", or null')
     X, y = (np.array(values[name], dtype=np.float64) for name in ("X", "y"))

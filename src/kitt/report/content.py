@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kitt.fitting.fitted import FittedGP
+from kitt.formatting import counted
 from kitt.language.fitted_kernel import FittedKernel
 from kitt.language.grammar import WORDS, Expression, Primitive
 from kitt.language.kernels import Slot
@@ -135,7 +136,7 @@ def folds_text(evidence: Evidence) -> str:
     judged = (
         "" if evidence.folds == evidence.of_folds else f", of which {evidence.folds} were evaluated in the time given"
     )
-    return f"{len(evidence.rows):,} rows in {evidence.of_folds} folds{judged}"
+    return f"{len(evidence.rows):,} rows in {counted(evidence.of_folds, 'fold')}{judged}"
 
 
 def scale(kernel: FittedKernel) -> Standardiser:
@@ -172,10 +173,8 @@ def parameters(kernel: FittedKernel) -> Parameters:
             words.append(str(word))
             heads.append((name, unit))
             columns.append([digits(v) for v in values])
-    counted = [(word, len(list(same))) for word, same in groupby(words)]
-    return Parameters(
-        single, counted, heads, [(name, [c[d] for c in columns]) for d, name in enumerate(kernel.columns)]
-    )
+    spans = [(word, len(list(same))) for word, same in groupby(words)]
+    return Parameters(single, spans, heads, [(name, [c[d] for c in columns]) for d, name in enumerate(kernel.columns)])
 
 
 def digits(value: float) -> str:
