@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 ENDINGS = (".csv", ".tsv", ".txt", ".dat", ".data", ".parquet", ".gz")  # of the tables in a directory
 _LEAST_SECONDS = 0.1  # for the fits, even if reading the table took longer than the deadline
+_FILES = 2.0  # time of reading the table and writing the model, relative to reading the table
 _CHECKS = 3.0  # longest time of the checks on left-out rows, relative to the time of the fits
 
 Target = Annotated[str | None, typer.Option("--target", "-t", help="Column to predict; without it, the last.")]
@@ -91,7 +92,7 @@ class FitOptions:
         dataset = Dataset.read(self.table, self.target, self.drop_missing, self.exclude or ())
         started = time.monotonic()
         if options.deadline is not None:
-            options = replace(options, deadline=max(options.deadline - (started - began), _LEAST_SECONDS))
+            options = replace(options, deadline=max(options.deadline - _FILES * (started - began), _LEAST_SECONDS))
         suggestion = suggest_dataset(dataset, options, progress=progress)
         ended = time.monotonic()
         is_early = self.deadline is None or began + self.deadline - ended > _CHECKS * (ended - started)
