@@ -218,6 +218,15 @@ def test_a_notebook_shows_a_short_table() -> None:
     assert any("'<b>' only numbers the rows" in text for text in suggestion.warnings)
 
 
+def test_a_column_that_numbers_the_rows_is_pointed_out() -> None:
+    """Also where some rows are missing; whole numbers that repeat, or are far apart, are measurements."""
+    rng = np.random.default_rng(0)
+    kept = rng.permutation(100)[:80]
+    columns = {"id": 7000 + kept, "age": rng.integers(20, 80, 80), "income": rng.permutation(50_000)[:80]}
+    said = kitt.suggest(pd.DataFrame({**columns, "y": rng.normal(size=80)})).warnings
+    assert [text.split("'")[1] for text in said if "only numbers the rows" in text] == ["id"]
+
+
 def test_what_a_notebook_shows_of_models_and_tables_is_short(fitted: kitt.Suggestion) -> None:
     model = fitted.fitted
     for what in (model, model.mixture, model.mixture.models[0], model.evidence(), fitted.dataset, fitted.captions):

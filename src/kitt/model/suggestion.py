@@ -214,9 +214,9 @@ def _facts(model: FittedGP, weight: float, is_plain: bool) -> dict[str, Any]:
 
 
 def _is_count(x: FloatArray) -> bool:
-    """Whether a column holds consecutive whole numbers, each once, in any order."""
+    """Whether a column holds consecutive whole numbers, each once, in any order; up to a third of them may be missing."""
     whole = bool((x == np.round(x)).all())
-    return whole and len(np.unique(x)) == len(x) and float(np.ptp(x)) == len(x) - 1
+    return whole and len(np.unique(x)) == len(x) and float(np.ptp(x)) < 1.5 * len(x)
 
 
 def _same(dataset: Dataset, most: int = 3) -> Iterator[tuple[str, str]]:
