@@ -36,9 +36,7 @@ class ForecastConfig:
 
     fit_values: int = 400  # the last values, to which parameters are fitted: 5,000 values in 7 CPU seconds
     values: int = 1500  # the last values, on which the forecast is conditioned
-    hopeless: float = (
-        40.0  # nats of evidence behind the best: what shares trend and scale with such a fit is not fitted
-    )
+    hopeless: float = 40.0  # nats of evidence behind the best: what shares trend and scale with such a fit is left out
     largest_horizon: int = 10_000
     seasons: seasons.SeasonConfig = seasons.DEFAULT
     changes: changepoint.ChangeConfig = changepoint.DEFAULT
