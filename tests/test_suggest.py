@@ -16,6 +16,7 @@ from kitt.model.candidates import NO_SIGNAL, with_changing_noise
 from kitt.model.options import Options
 from kitt.suggest import suggest_dataset
 from kitt.table.dataset import as_dataset
+from real_data import ATLAS
 
 QUICK = {"draws": 10, "starts": 1, "max_iterations": 20}
 
@@ -210,8 +211,41 @@ def test_a_notebook_shows_a_short_table() -> None:
     assert "array(" not in repr(suggestion)
     assert "<table>" in suggestion._repr_html_()
     assert "<b>" not in suggestion._repr_html_()
+    assert "only two values" in suggestion._repr_html_()
+    assert "only two values" in repr(suggestion)
+    assert "each further one is chosen for where those before it would be wrong" in repr(suggestion)
+    assert "by decreasing probability" in repr(kitt.suggest(frame, ranking="probability"))
     assert any("only two values, 0 (15 rows) and 1 (15 rows)" in text for text in suggestion.warnings)
     assert any("'<b>' only numbers the rows" in text for text in suggestion.warnings)
+
+
+@pytest.mark.parametrize("name", ["ldeaths", "fdeaths"])
+def test_a_season_of_twelve_in_sixty_months_is_told(name: str) -> None:
+    if not (file := ATLAS / "series" / f"datasets.{name}.csv").exists():
+        pytest.skip(f"{file} is not there: the table is not part of this repository")
+    years, deaths = np.genfromtxt(file, delimiter=",", skip_header=1)[:60].T
+    explanation = kitt.explain(kitt.suggest(years[:, None], deaths, fit=True))
+    assert [season.period for season in explanation.seasons] == [pytest.approx(1.0, rel=0.02)]
+
+
+def test_two_seasons_are_told_as_24_and_7() -> None:
+    """Whatever single period the network's kernels have, which fit the sum of both with another one."""
+    rng = np.random.default_rng(1)
+    t = np.arange(170.0)
+    y = np.sin(2 * np.pi * t / 24) + 0.7 * np.sin(2 * np.pi * t / 7) + 0.2 * rng.normal(size=170)
+    suggestion = kitt.suggest(t[:, None], y, fit=True)
+    assert any("Periodic" in str(c.expression) for c in suggestion.captions)
+    told = sorted(season.period for season in kitt.explain(suggestion).seasons)
+    assert told == [pytest.approx(7, rel=0.02), pytest.approx(24, rel=0.02)]
+
+
+def test_a_column_that_numbers_the_rows_is_pointed_out() -> None:
+    """Also where some rows are missing; whole numbers that repeat, or are far apart, are measurements."""
+    rng = np.random.default_rng(0)
+    kept = rng.permutation(100)[:80]
+    columns = {"id": 7000 + kept, "age": rng.integers(20, 80, 80), "income": rng.permutation(50_000)[:80]}
+    said = kitt.suggest(pd.DataFrame({**columns, "y": rng.normal(size=80)})).warnings
+    assert [text.split("'")[1] for text in said if "only numbers the rows" in text] == ["id"]
 
 
 def test_what_a_notebook_shows_of_models_and_tables_is_short(fitted: kitt.Suggestion) -> None:

@@ -285,7 +285,7 @@ def test_update_adds_rows(run, model, folder, tmp_path) -> None:
     assert code == 0
     assert "3 rows more, 33 in all" in text
     rows.assign(y=50.0).to_csv(tmp_path / "rows.csv", index=False)
-    record = json.loads(run("update", out, tmp_path / "rows.csv", "-o", out, "--json")[1])
+    record = json.loads(run("update", out, tmp_path / "rows.csv", "--json")[1])  # in place
     assert record["rows"] == 36
     assert "fit again" in record["refit"][0]
     assert len(kitt.load(out).rows.y) == 36

@@ -269,6 +269,23 @@ def test_two_seasons_are_told_as_they_are() -> None:
     assert "it comes back every 2" in explanation.text.lower()
 
 
+def test_a_kernel_of_one_period_does_not_hide_two() -> None:
+    """The kernel's own period is about 21, of which 7 is nearly a harmonic, and which is neither of them."""
+    rng = np.random.default_rng(3)
+    t = np.arange(170.0)
+    y = 2 * np.sin(2 * np.pi * t / 24) + np.sin(2 * np.pi * t / 7) + 0.3 * rng.normal(size=170)
+    explanation = kitt.explain(fit("Matern32*Periodic", {"t": t}, y))
+    assert sorted(season.period for season in explanation.seasons) == [pytest.approx(7, 0.02), pytest.approx(24, 0.02)]
+
+
+def test_no_more_comes_back_than_there_is() -> None:
+    rng = np.random.default_rng(3)
+    t = np.arange(170.0)
+    y = 2 * np.sin(2 * np.pi * t / 24) + np.sin(2 * np.pi * t / 7) + 0.3 * rng.normal(size=170)
+    explanation = kitt.explain(fit("RBF*Periodic", {"t": t}, y))
+    assert 0 < sum(season.share or 0.0 for season in explanation.seasons) <= 1 - explanation.noise.share + 1e-9
+
+
 @pytest.mark.skipif(not UCI.exists(), reason="the UCI tables are not here")
 def test_strength_of_concrete_does_not_repeat_with_age() -> None:
     """Age has fourteen values, up to a year."""

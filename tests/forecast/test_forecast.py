@@ -143,6 +143,15 @@ def test_a_season_can_be_given_or_forbidden() -> None:
     assert not kitt.forecast(y, season=0).seasons
 
 
+def test_a_season_longer_than_the_series_is_left_out() -> None:
+    y = simulate("trend and season", np.random.default_rng(1)).seen
+    series, _, given = checked(y, season=[6, 10 * len(y)])
+    assert given is not None
+    assert [season.period for season in given] == [6.0]
+    assert series.notes == (f"a season of {10 * len(y)} steps is longer than the series: left out",)
+    assert checked(y, season=10 * len(y))[2] is None
+
+
 def test_a_given_period_has_the_name_of_the_calendar_though_steps_are_irregular() -> None:
     days = np.cumsum(np.tile([0.5, 0.6, 0.5, 0.5, 0.45], 6))
     dates = pd.Timestamp("2024-01-01") + pd.to_timedelta(days, unit="D")

@@ -137,6 +137,22 @@ def new_rows(page: Any) -> None:
     assert (made["q5"] < made["q95"]).all()
 
 
+def test_new_rows_with_levels_that_were_not_seen(server: Server, tab: Callable[..., Any]) -> None:
+    """They are told, and a cell with a comma stays one cell."""
+    page = tab()
+    upload(page, table().assign(city=["Rome, Italy", "Oslo"] * 20)[["city", "a", "y"]].to_csv(index=False))
+    page.wait_for_selector("#bars tr")
+    page.select_option("#deadline", "10")
+    page.click("#fit")
+    page.wait_for_selector("#downloads:not([hidden])")
+    rows = 'city,a\n"Rome, Italy",1\n"Paris ""P"", France",0.5\n'
+    page.set_input_files("#new-rows", {"name": "new.csv", "mimeType": "text/csv", "buffer": rows.encode()})
+    page.locator("#predicted", has_text="2 rows of new.csv predicted").wait_for()
+    assert "levels not seen before" in page.inner_text("#predicted")
+    assert page.locator("#predictions tr:nth-child(3) td").nth(0).inner_text() == 'Paris "P", France'
+    assert page.locator("#predictions tr:nth-child(3) td").count() == 6
+
+
 def history(page: Any) -> None:
     """Back to the table and to the start, forward again, and a reload of each."""
     page.go_back()

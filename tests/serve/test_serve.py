@@ -306,6 +306,6 @@ def test_predictions_replace_no_column_of_the_table() -> None:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"mean": rng.normal(size=20), "y": rng.normal(size=20)})
     model = json.dumps(kitt.suggest(frame, fit=True, k=1, effort="quick").fitted.to_dict())
-    made = pd.read_csv(io.StringIO(predictions(Upload("t", frame), model)))
+    made = pd.read_csv(io.StringIO(predictions(Upload("t", frame), model)[0]))
     assert made["mean"].to_numpy() == pytest.approx(frame["mean"].to_numpy())
     assert list(made)[-4:] == ["predicted_mean", "predicted_std", "predicted_q5", "predicted_q95"]

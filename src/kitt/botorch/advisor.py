@@ -43,9 +43,7 @@ class AdvisorConfig:
 
     caption_growth: float = 2.0  # points relative to those at the last caption, from which the network runs again
     caption_improbable: bool = True  # also run it when new points are improbable under the model
-    improbable_growth: float = (
-        1.2  # points relative to those at the last caption, from which it may run for that reason
-    )
+    improbable_growth: float = 1.2  # points relative to those at the last caption, before which it does not
     fit_growth: float = 1.05  # points relative to those at the last fit, from which parameters are fitted again
     captions: int = 2  # kernels that the network proposes
     many_points: int = 100  # from which it proposes one, so that the step takes about the time of BoTorch's own fit

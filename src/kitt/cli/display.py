@@ -45,13 +45,8 @@ def print_captions(record: dict[str, Any]) -> None:
             *([] if loss is None else [f"{loss:.3f}"]),
         )
     console.print(grid)
-    if has_losses:
-        text = (
-            "Kernels come in the order in which they should be tried. The expected loss is what choosing one costs, in nats "
-            "per row: the first has about the least, and each further one is chosen for where those before it would be "
-            "wrong. Similar kernels differ only in detail, as RBF and Matern52 do; their probabilities are added."
-        )
-        console.print(f"[dim]{text}[/]", highlight=False)
+    alike = "Similar kernels differ only in detail, as RBF and Matern52 do; their probabilities are added."
+    console.print(f"[dim]{record['order']} {alike}[/]", highlight=False)
     notes(record["warnings"])
 
 

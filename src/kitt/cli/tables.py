@@ -250,18 +250,21 @@ def _kept(frame: Any, names: Sequence[str], predicted: Sequence[str]) -> dict[st
 
 
 @app.command(
-    epilog=examples("kitt update model.json new.csv -o model.json", "kitt update model.json - -o new.json --json")
+    epilog=examples("kitt update model.json new.csv", "cat new.csv | kitt update model.json - -o new.json --json")
 )
 def update(
     model: ModelFile,
     table: Annotated[str, typer.Argument(metavar="TABLE", help="New rows with the columns and the target, or -.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="File for the model, JSON.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="File for the new model, JSON; without it, the same file.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Condition a model on more rows without fitting it again, and say whether a new fit is advisable."""
     from kitt.model.document import load
     from kitt.table.reading import read_table
 
+    out = out or model
     check_writable(out)
     with bar() as progress:
         progress("reading the model", 0.0)

@@ -54,9 +54,7 @@ def signal(observed: FloatArray, mean: FloatArray, plain: FloatArray) -> tuple[f
     whole, left = (observed - plain) ** 2, (observed - mean) ** 2
     spread = max(float(whole.mean()), 1e-300)
     ratio = float(left.mean()) / spread
-    terms = (
-        left - ratio * whole
-    ) / spread  # of the standard error of a ratio: a few large targets do not make it large
+    terms = (left - ratio * whole) / spread  # of the error of a ratio, which a few large targets do not make large
     error = float(terms.std(ddof=1) / math.sqrt(len(terms)))
     return 1 - ratio, Check("signal", "all columns", 1 - ratio, error, len(terms), "share of variance")
 
@@ -209,7 +207,8 @@ def _repeated(season: Season, model: FittedGP, parts: Sequence[Part], groups: Gr
 
     ends = float(model.X[:, d].min()), float(model.X[:, d].max())
     repeated = seasons.repeated_variance(line, *ends, season.period / float(s.x_scale[d]))
-    return repeated / max(float(words.mean(X).var(correction=0)), 1e-300) * sum(part.share for part in parts)
+    of_mean = repeated / max(float(words.mean(X).var(correction=0)), 1e-300)
+    return min(of_mean, 1.0) * sum(part.share for part in parts)
 
 
 def periods(gp: FittedGP, column: int) -> Iterator[tuple[Word, float]]:

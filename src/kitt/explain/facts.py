@@ -70,9 +70,7 @@ class Effect:
     """How a word, or all of them together, depends on one column of the table; in the column's units."""
 
     column: str
-    sensitivity: (
-        float  # share of the variance that comes from moving this column alone (total Sobol index, Jansen, 1999)
-    )
+    sensitivity: float  # share of the variance that moving this column alone makes (total Sobol index, Jansen, 1999)
     direction: float | None = None  # 1 rises, -1 falls, between them neither; None for a column of levels
     span: float | None = None  # from the lowest to the highest value
     lengthscale: float | None = None  # over which the word changes

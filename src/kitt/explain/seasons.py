@@ -58,13 +58,17 @@ def cycles_of(x: FloatArray, period: float) -> Folds:
 
 
 def find(table: Table, periods: Sequence[float], config: SeasonConfig = SEASONS) -> list[tuple[float, Check]]:
-    """The periods of a table of one column that left-out cycles support, the clearest first; `periods` are guesses."""
+    """The periods of a table of one column that left-out cycles support, the clearest first.
+
+    `periods` are those of fitted kernels. They are tried only where the spectrum shows no period that is supported: a
+    kernel with one period fits the sum of two, 24 and 7, best with a third, 21.3, of which 7 is nearly a harmonic.
+    """
     found: list[tuple[float, Check]] = []
     left, x = table, table.X[:, 0].numpy()
     for _ in range(config.most):
-        guesses = [*([] if found else periods), *_peaks(left, config)]
-        new = [p for p in guesses if is_resolved(x, p, config) and not _is_known(p, found)]
-        best = _best(left, _distinct(new), config)
+        best = _best(left, _peaks(left, config), found, config)
+        if best is None and not found:
+            best = _best(left, periods, found, config)
         if best is None or _is_known(best[0], found):
             return found
         if found and float(np.ptp(x)) / best[0] < config.few_cycles:
@@ -108,20 +112,28 @@ def _is_same(period: float, other: float) -> bool:
 
 
 def _peaks(table: Table, config: SeasonConfig) -> list[float]:
-    """The periods of the highest peaks of the spectrum, each of what is left after the waves before it."""
+    """The periods of the highest peaks of the spectrum, each of what is left after the waves before it.
+
+    A peak less than one cycle over the column away from a higher one is what was left of that wave.
+    """
+    span = float(table.X.max() - table.X.min())
     trend = torch.cat([table.X**k for k in range(4)], 1)
     rest: Tensor = table.y - trend @ torch.linalg.lstsq(trend, table.y[:, None]).solution[:, 0]
     peaks: list[float] = []
+    seasons: list[float] = []
     for _ in range(config.peaks):
         shown = Spectrum(table.X, rest, table.shortest, torch.Generator().manual_seed(0))
-        phase = 2 * np.pi * table.X / float(shown.periods[0])
+        peak = float(shown.periods[0])
+        phase = 2 * np.pi * table.X / peak
         waves = torch.cat([phase.cos(), phase.sin(), torch.ones_like(phase)], 1)
         after = rest - waves @ torch.linalg.lstsq(waves, rest[:, None]).solution[:, 0]
         if 0.5 * len(rest) * float((rest.var() / after.var().clamp_min(1e-12)).log()) < config.min_peak:
             break
-        peaks += [float(shown.periods[0]), shown.season]
+        if all(abs(span / peak - span / higher) >= 1 for higher in peaks):
+            peaks.append(peak)
+            seasons.append(shown.season)
         rest = after
-    return peaks
+    return [*peaks, *seasons]
 
 
 def _distinct(periods: Sequence[float]) -> list[float]:
@@ -132,9 +144,12 @@ def _distinct(periods: Sequence[float]) -> list[float]:
     return kept
 
 
-def _best(table: Table, periods: Sequence[float], config: SeasonConfig) -> tuple[float, Check, Tensor] | None:
-    """The period with the highest likelihood on all rows, if left-out cycles support it; with its pattern."""
-    fits = []
+def _best(
+    table: Table, guesses: Sequence[float], found: Sequence[tuple[float, Check]], config: SeasonConfig
+) -> tuple[float, Check, Tensor] | None:
+    """The new period with the highest likelihood on all rows, if left-out cycles support it; with its pattern."""
+    fits, x = [], table.X[:, 0].numpy()
+    periods = _distinct([p for p in guesses if is_resolved(x, p, config) and not _is_known(p, found)])
     objective = Objective(REPEATING, table, FitConfig())
     likely = sorted(periods, key=lambda p: -float(objective.scores(start(p, table).unsqueeze(0), Budget())))
     for p in likely[: config.fitted]:
@@ -144,7 +159,6 @@ def _best(table: Table, periods: Sequence[float], config: SeasonConfig) -> tuple
             continue
         fitted = float(np.asarray(gp.fitted_kernel.parameters["RBF*Periodic[1].period"])[0])
         fits.append((gp.log_posterior, fitted, gp))
-    x = table.X[:, 0].numpy()
     fits = [f for f in fits if is_resolved(x, f[1], config)]
     if not fits:
         return None

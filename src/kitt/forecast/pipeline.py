@@ -36,9 +36,7 @@ class ForecastConfig:
 
     fit_values: int = 400  # the last values, to which parameters are fitted: 5,000 values in 7 CPU seconds
     values: int = 1500  # the last values, on which the forecast is conditioned
-    hopeless: float = (
-        40.0  # nats of evidence behind the best: what shares trend and scale with such a fit is not fitted
-    )
+    hopeless: float = 40.0  # nats of evidence behind the best: what shares trend and scale with such a fit is left out
     largest_horizon: int = 10_000
     seasons: seasons.SeasonConfig = seasons.DEFAULT
     changes: changepoint.ChangeConfig = changepoint.DEFAULT
@@ -133,12 +131,22 @@ def checked(
     season: float | Sequence[float] | None = None,
     config: ForecastConfig = DEFAULT,
 ) -> tuple[Series, Covariates, tuple[Season, ...] | None]:
-    """The series, the columns that are known and the periods that are given; an error if they cannot be used."""
+    """The series, the columns that are known and the periods that are given; an error if they cannot be used.
+
+    A period of which the series does not show a single cycle is left out; without any other, periods are searched for.
+    """
     series = Series.of(y, index)
     if not isinstance(horizon, int | np.integer) or not 1 <= horizon <= config.largest_horizon:
         raise InvalidInputError(f"expected a horizon from 1 to {config.largest_horizon} steps; got {horizon!r}")
     known = Covariates.of(X, future, series, len(np.atleast_1d(np.asarray(y))), int(horizon))
-    return series, known, _given(season, series)
+    given, long = _given(season, series), float(series.end - series.times[0])
+    if given and (unseen := [one for one in given if one.period > long]):
+        steps = ", ".join(f"{one.period / series.step:g}" for one in unseen)
+        series = replace(
+            series, notes=(*series.notes, f"a season of {steps} steps is longer than the series: left out")
+        )
+        given = tuple(one for one in given if one not in unseen) or None
+    return series, known, given
 
 
 # --- steps -----------------------------------------------------------------------------------------------------------

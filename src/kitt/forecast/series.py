@@ -99,21 +99,9 @@ class Series:
         order = np.arange(len(values))
         if not labels.is_monotonic_increasing:
             order = np.argsort(labels.to_numpy(), kind="stable")
-            values, labels, notes = (
-                values[order],
-                labels[order],
-                (*notes, "the rows were not in the order of time: sorted"),
-            )
-        if not labels.is_unique:
-            twice = str(labels[labels.duplicated()][0]).removesuffix(" 00:00:00")
-            raise InvalidInputError(
-                f"expected every time once; got {twice} more than once",
-                "several series in one table are told apart by a column (by=...), and repeated values need their mean",
-                {
-                    "command line": "name the column that tells several series apart with --by, or take means first",
-                    "page": "send one series at a time, and of repeated values the mean",
-                },
-            )
+            values, labels = values[order], labels[order]
+            notes = (*notes, "the rows were not in the order of time: sorted")
+        _check_distinct(labels)
         frequency = _frequency(labels)
         times, step = _times(labels, frequency)
         seen = np.isfinite(values)
@@ -229,6 +217,20 @@ def read_index(index: Any, count: int) -> tuple[pd.Index, tuple[str, ...]]:
         return _dates(labels)
     dated = of_numbers(labels)
     return (labels, ()) if dated is None else (dated[0], (dated[1],))
+
+
+def _check_distinct(labels: pd.Index) -> None:
+    if labels.is_unique:
+        return
+    twice = str(labels[labels.duplicated()][0]).removesuffix(" 00:00:00")
+    raise InvalidInputError(
+        f"expected every time once; got {twice} more than once",
+        "several series in one table are told apart by a column (by=...), and repeated values need their mean",
+        {
+            "command line": "name the column that tells several series apart with --by, or take means first",
+            "page": "send one series at a time, and of repeated values the mean",
+        },
+    )
 
 
 def _dates(labels: pd.Index) -> tuple[pd.DatetimeIndex, tuple[str, ...]]:

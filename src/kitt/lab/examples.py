@@ -54,9 +54,7 @@ class Examples:
     tables: tuple[str, ...]  # (T,) names
     is_own_target: np.ndarray  # (T,) whether the target is the table's last column
     features: Tensor  # (T, F) as in `advice_features`
-    multi_hot: (
-        Tensor  # (T, C, V) words of each expression: the 34 words first, then sums; zeros where there are no more
-    )
+    multi_hot: Tensor  # (T, C, V) words of each expression: the 34 words first, then sums; zeros at the end
     loss: Tensor  # (T, C) nats per row, capped; NaN where there is no expression
     nlpd: Tensor  # (T, C) as measured
     bic: Tensor  # (T, V) of each word on the training rows, with changing noise where it can have it; lower is better

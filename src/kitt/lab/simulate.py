@@ -39,9 +39,7 @@ class SimulatorConfig:
     max_words: int = 1
     inputs: str = "uniform"  # on (−2.5, 2.5), as in the paper; "tabular": see `tabular_inputs`; "real": see `world`
     active: str = "random"  # "all", or a "random" subset of the dimensions for each word
-    noise: tuple[float, float] | None = (
-        None  # observation noise, log-uniform between these shares of the signal variance
-    )
+    noise: tuple[float, float] | None = None  # of observations, log-uniform between these shares of the signal variance
     words: tuple[int, ...] | None = None  # restrict the vocabulary to these
     tables: str | None = None  # folder of CSV files, of which "real" inputs are rows and columns
     nuisances: float = 0.0  # share of the data sets that have outliers, warps, rounding, ...: see `world`

@@ -26,6 +26,12 @@ from kitt.network.properties import Property
 from kitt.table.dataset import Dataset
 from kitt.table.scaling import FloatArray, Standardiser, centre_and_scale
 
+_BY_LOSS = (
+    "Kernels come in the order in which they should be tried. The expected loss is what choosing one costs, in nats per "
+    "row: the first has about the least, and each further one is chosen for where those before it would be wrong."
+)
+_BY_PROBABILITY = "Kernels come by decreasing probability."
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Suggestion:
@@ -76,6 +82,12 @@ class Suggestion:
         return self.captions.properties
 
     @property
+    def order(self) -> str:
+        """What the order of the captions means, in a sentence or two."""
+        has_losses = self.captions.best.expected_loss is not None
+        return _BY_LOSS if has_losses and self.options.ranking == "expected-loss" else _BY_PROBABILITY
+
+    @property
     def mixture(self) -> Mixture:
         """The weighted average of the fitted kernels; raises an error if nothing was fitted."""
         return self.fitted.mixture
@@ -102,6 +114,7 @@ class Suggestion:
                 {"expression": str(c.expression), "probability": c.probability, "expected_loss": c.expected_loss}
                 for c in self.captions.ranked
             ],
+            "order": self.order,
             "properties": [asdict(p) for p in self.properties],
             "groups": [
                 {"expressions": list(map(str, group.expressions)), "probability": group.probability}
@@ -123,11 +136,12 @@ class Suggestion:
         lines += [f"{p.probability:11.0%}  {p.name}: {p.meaning}" for p in self.properties]
         lines += [
             "",
-            "probability  loss  kernel, where the loss is what choosing it is expected to cost, in nats per row",
+            "probability  loss  kernel",
         ]
         for c in self.captions.ranked:
             loss = "   –" if c.expected_loss is None else f"{c.expected_loss:4.2f}"
             lines.append(f"{c.probability:11.1%}  {loss}  {c.expression}")
+        lines.append(self.order)
         if self.model is not None:
             lines += ["", "     weight        fitted kernel; plain ones have BoTorch's priors"]
             for w, what in self._fitted():
@@ -166,7 +180,8 @@ class Suggestion:
         tables = "".join(
             f"<table><thead><tr><th>{a}</th><th>{b}</th></tr></thead><tbody>{c}</tbody></table>" for a, b, c in parts
         )
-        return f"<p>{self._size}, target {escape(self.dataset.target)}</p>{tables}"
+        notes = "".join(f"<p>note: {escape(text)}</p>" for text in self.warnings)
+        return f"<p>{self._size}, target {escape(self.dataset.target)}</p>{tables}{notes}"
 
 
 def _name(expression: Expression, is_plain: bool, is_transformed: bool) -> str:
@@ -199,9 +214,9 @@ def _facts(model: FittedGP, weight: float, is_plain: bool) -> dict[str, Any]:
 
 
 def _is_count(x: FloatArray) -> bool:
-    """Whether a column holds consecutive whole numbers, each once, in any order."""
+    """Whether a column holds consecutive whole numbers, each once, in any order; up to a third of them may be missing."""
     whole = bool((x == np.round(x)).all())
-    return whole and len(np.unique(x)) == len(x) and float(np.ptp(x)) == len(x) - 1
+    return whole and len(np.unique(x)) == len(x) and float(np.ptp(x)) < 1.5 * len(x)
 
 
 def _same(dataset: Dataset, most: int = 3) -> Iterator[tuple[str, str]]:

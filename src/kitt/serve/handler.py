@@ -92,8 +92,8 @@ class Handler:
         """The work of a forecast; a series that cannot be forecast is an error now."""
         return await self._in_thread(partial(_forecast_task, table, question))
 
-    async def predict(self, request: Request, model: str) -> str:
-        """Predictions for the rows of a file, as CSV, by a model of a finished job."""
+    async def predict(self, request: Request, model: str) -> tuple[str, tuple[str, ...]]:
+        """Predictions for the rows of a file, as CSV, by a model of a finished job; and notes on these rows."""
         table, _ = await self.read(request, schemas.Question)
         return await self._in_thread(partial(predictions, table, model))
 

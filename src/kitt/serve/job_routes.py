@@ -136,8 +136,14 @@ async def values(results: Done) -> Response:
     openapi_extra=schemas.body(schemas.Question),
 )
 async def predict(found: ModelText, request: Request, handler: Served) -> Response:
-    """New rows with their predictions, as CSV: mean, standard deviation, and the ends of a 90 % interval."""
-    return attached(await handler.predict(request, found), "kitt-predictions.csv", "text/csv")
+    """New rows with their predictions, as CSV: mean, standard deviation, and the ends of a 90 % interval.
+
+    The header `Kitt-Notes` is a JSON list of what was done to the rows, such as levels that were not seen before.
+    """
+    values, notes = await handler.predict(request, found)
+    response = attached(values, "kitt-predictions.csv", "text/csv")
+    response.headers["Kitt-Notes"] = json.dumps(notes)
+    return response
 
 
 @router.get("/code/{library}", response_class=Response, responses=text("text/x-python") | NO_JOB)

@@ -197,17 +197,21 @@ def _explained(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> float:
     return float((sizes[used] * (means - y.mean()) ** 2).sum() / len(y) / spread) - used.sum() / len(y)
 
 
-def predictions(table: Upload, model: str) -> str:
-    """The rows of a table with mean, standard deviation and 90 % interval, as CSV; `model` is that of a finished job."""
+def predictions(table: Upload, model: str) -> tuple[str, tuple[str, ...]]:
+    """The rows of a table with mean, standard deviation and 90 % interval, as CSV, and what was done to them.
+
+    `model` is that of a finished job.
+    """
     fitted = Model.from_dict(json.loads(model))
+    notes = (*table.notes, *fitted.encoding.encode(table.frame)[1])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+        warnings.simplefilter("ignore")  # of the same texts
         mean, std = fitted.predict(table.frame)
         low, high = fitted.quantiles(table.frame, [0.05, 0.95]).T
     frame = table.frame.set_axis([str(name) for name in table.frame.columns], axis=1)
     made = {"mean": mean, "std": std, "q5": low, "q95": high}
     prefix = "predicted_" if made.keys() & {*frame.columns} else ""  # no column of the table is replaced
-    return frame.assign(**{prefix + name: values for name, values in made.items()}).to_csv(index=False)
+    return frame.assign(**{prefix + name: values for name, values in made.items()}).to_csv(index=False), notes
 
 
 # --- examples -------------------------------------------------------------------------------------------------------------

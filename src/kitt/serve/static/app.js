@@ -232,7 +232,10 @@ function scatter({ column, x, y, levels, isLine = false }, target) {
   for (const value of [low, high]) svg.append(made("text", { x: 34, y: down(value), dy: 3, "text-anchor": "end" }, short(value)));
   const ticks = levels.length ? levels.map((name, i) => [i, name.slice(0, 12)]) : [left, right].map((value) => [value, short(value)]);
   if (ticks.length <= 4) {
-    for (const [at, text] of ticks) svg.append(made("text", { x: across(at), y: 154, "text-anchor": "middle" }, text));
+    ticks.forEach(([at, text], i) => { // those at the ends grow inwards, so that none is cut off
+      const [anchor, dx] = i === 0 ? ["start", -6] : i === ticks.length - 1 ? ["end", 8] : ["middle", 0];
+      svg.append(made("text", { x: across(at), dx, y: 154, "text-anchor": anchor }, text));
+    });
   }
   const figure = element("figure");
   figure.append(svg, element("figcaption", `${target} along ${column}`));
@@ -344,6 +347,10 @@ function tick() {
   $("clock").textContent = clock === null ? "" : `${((performance.now() - clock) / 1000).toFixed(0)} s`;
 }
 
+function cellsOf(line) { // of CSV, where a cell in quotes may hold commas, and quotes doubled
+  return [...`,${line}`.matchAll(/,(?:"((?:[^"]|"")*)"|([^,]*))/g)].map(([, quoted, plain]) => quoted?.replaceAll('""', '"') ?? plain);
+}
+
 async function predict(chosen) {
   const url = $("new-rows").dataset.url;
   const form = new FormData();
@@ -356,10 +363,11 @@ async function predict(chosen) {
     const text = await response.text();
     const lines = text.trim().split("\n");
     const link = element("a", "kitt-predictions.csv", { href: URL.createObjectURL(new Blob([text], { type: "text/csv" })), download: "kitt-predictions.csv" });
-    $("predicted").replaceChildren(`${counted(lines.length - 1, "row")} of ${chosen.name} predicted: `, link);
+    const notes = JSON.parse(response.headers.get("Kitt-Notes"));
+    $("predicted").replaceChildren(`${counted(lines.length - 1, "row")} of ${chosen.name} predicted: `, link, ...notes.map((note) => ` (${note})`));
     $("predictions").replaceChildren(...lines.slice(0, 6).map((line, i) => {
       const row = element("tr");
-      row.append(...line.split(",").map((cell) => element(i ? "td" : "th", i && cell !== "" && Number.isFinite(+cell) ? String(+(+cell).toPrecision(5)) : cell)));
+      row.append(...cellsOf(line).map((cell) => element(i ? "td" : "th", i && cell !== "" && Number.isFinite(+cell) ? String(+(+cell).toPrecision(5)) : cell)));
       return row;
     }));
     $("predictions-box").hidden = false;
