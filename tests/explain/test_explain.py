@@ -121,6 +121,22 @@ def test_levels_move_together() -> None:
     assert explanation.columns[0].direction is None
 
 
+def test_noise_that_grows_with_the_prediction_is_told_so() -> None:
+    rng = np.random.default_rng(9)
+    X = rng.normal(size=(200, 6))
+    function = np.exp(0.25 * X @ [1, 1, 1, 0.5, 0.5, 0.5])
+    text = kitt.explain(kitt.suggest(X, function * (1 + 0.25 * rng.normal(size=200)), fit=True)).text
+    assert "it grows with the predicted value" in text
+
+
+def test_noise_that_varies_without_a_direction_is_not_told(explanation: Explanation) -> None:
+    """Large errors at a jump of the function look like such noise."""
+    checks = (*explanation.checks, Check("noise", "changing noise", 0.5, 0.01, 100))
+    varying = replace(explanation.noise, low=0.1, high=1.0, column="x", direction=0.2)
+    assert "noise varies" not in replace(explanation, noise=varying, checks=checks).text
+    assert "noise varies" in replace(explanation, noise=replace(varying, direction=0.9), checks=checks).text
+
+
 def test_nothing_but_noise() -> None:
     rng = np.random.default_rng(0)
     X = {"x": rng.normal(size=60)}

@@ -88,7 +88,7 @@ class TextConfig:
     interaction: float = 0.05  # share of the variance of the mean from which an interaction is mentioned
     unlearned: float = 0.05  # share of the variance that is neither noise of the fit nor predicted on left-out rows
     noise_ratio: float = 1.2  # of the largest to the smallest noise from which it is said to vary
-    noise_correlation: float = 0.7  # with a column, from which the noise is said to grow or shrink with it
+    noise_correlation: float = 0.7  # smallest one, with a column or the prediction, of noise that is said to vary
     weight: float = 0.005  # of a kernel that counts as averaged
 
 

@@ -283,19 +283,23 @@ def _slopes(words: Words, index: int, s: Standardiser) -> tuple[FloatArray, Floa
     return (mean[1:] - mean[0]).numpy() * unit, variance.clamp_min(0).sqrt().numpy() * unit
 
 
+PREDICTION = "the predicted value"  # with which noise may grow, as with a column
+
+
 def _noise(model: FittedGP, X: Tensor, groups: Groups, variance: Tensor, s: Standardiser, share: float) -> Noise:
     """The noise of the kernel, times what the noise model makes of it where there is one."""
+    mean, _, total = model.moments(X)
     if (changing := model.noise_model) is not None:
-        mean, _, total = model.moments(X)
         variance = variance * torch.from_numpy(np.exp(changing.log_factor(X.numpy(), mean, total)))
     level = math.sqrt(float(variance.mean())) * s.y_scale
     low, high = (float(q) for q in np.quantile(variance.sqrt().numpy(), (0.05, 0.95)) * s.y_scale)
     centred = variance.sqrt() - variance.sqrt().mean()
     if high < 1.05 * low:
         return Noise(share, level, low, high)
+    followed = {name: X[:, place[0]] for name, place in groups} | {PREDICTION: torch.from_numpy(mean)}
     with_column = {
-        name: float(torch.nan_to_num(torch.corrcoef(torch.stack([centred, X[:, place[0]]]))[0, 1]))
-        for name, place in groups
+        name: float(torch.nan_to_num(torch.corrcoef(torch.stack([centred, values]))[0, 1]))
+        for name, values in followed.items()
     }
     column = max(with_column, key=lambda name: abs(with_column[name]))
     return Noise(share, level, low, high, column, with_column[column])

@@ -116,7 +116,7 @@ class Noise:
     level: float  # standard deviation, root of the mean square over the rows
     low: float  # 5 and 95 % quantiles over the rows
     high: float
-    column: str | None = None  # with which it changes most
+    column: str | None = None  # with which it changes most, or the predicted value
     direction: float | None = None
 
 

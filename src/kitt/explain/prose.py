@@ -262,10 +262,10 @@ def _varying(e: Explanation) -> str:
     n = e.noise
     if n.column is None or n.direction is None or n.high <= TEXT.noise_ratio * n.low:
         return ""
-    change = f"The noise varies from about {number(n.low)} to {number(n.high)} over the table"
-    if abs(n.direction) >= TEXT.noise_correlation:
-        change += f", and it {'grows' if n.direction > 0 else 'shrinks'} with {n.column}"
-    return f"{change}."
+    if abs(n.direction) < TEXT.noise_correlation:  # large errors at a jump of the function look like noise that varies
+        return ""
+    grows = "grows" if n.direction > 0 else "shrinks"
+    return f"The noise varies from about {number(n.low)} to {number(n.high)} over the table, and it {grows} with {n.column}."
 
 
 def _weights(e: Explanation) -> Iterable[str]:
