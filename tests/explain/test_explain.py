@@ -338,6 +338,8 @@ def test_few_cycles_must_be_clearer(period: float, yes: bool) -> None:
 
 def test_the_best_of_many_must_be_clearer() -> None:
     assert errors_among(1) == pytest.approx(2.0)
+    assert errors_among(1, units=5) == pytest.approx(2.87, abs=0.01)  # Student's t with four degrees of freedom
+    assert errors_among(1, units=10**6) == pytest.approx(2.0, abs=1e-4)
     assert 3.3 < errors_among(60) < 3.4
     assert replace(Check("column", "c10", 0.045, 0.017, 150), errors=errors_among(60)).is_supported is False
 

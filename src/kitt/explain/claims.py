@@ -175,7 +175,7 @@ def _of_columns(checker: Checker, groups: Groups, s: Standardiser) -> Iterator[S
         name, d = groups[g][0], groups[g][1][0]
         x = checker.table.X[:, d]
         alone = replace(checker.table, X=x[:, None], shortest=checker.table.shortest[[d]], columns=(name,))
-        for period, check in seasons.find(alone, [p for _, p in periods(checker.model, d)]):
+        for period, check in seasons.find(alone, [p for _, p in periods(checker.model, d)], len(groups)):
             yield Season(name, period * float(s.x_scale[d]), float(np.ptp(x.numpy())) / period, check)
 
 
@@ -188,7 +188,7 @@ def _of_kernels(models: Sequence[FittedGP], groups: Groups, s: Standardiser, con
             if len(tried) >= CHECKS.kernel_periods or any(d == e and abs(period / p - 1) < 0.1 for e, p in tried):
                 continue
             tried.append((d, period))
-            check = _cycles(gp, word, d, period, config)
+            check = _cycles(gp, word, d, period, len(groups), config)
             if check is not None and check.is_supported:
                 name, span = groups[g][0], float(np.ptp(gp.X[:, d].numpy()))
                 yield Season(name, period * float(s.x_scale[d]), span / period, replace(check, about=name))
@@ -249,8 +249,8 @@ def moves(words: Words, X: Tensor, groups: Groups) -> Tensor:
     return torch.stack(change, -1)
 
 
-def _cycles(gp: FittedGP, word: Word, column: int, period: float, config: CheckConfig) -> Check | None:
-    """Whether left-out cycles are predicted worse by a kernel that does not repeat."""
+def _cycles(gp: FittedGP, word: Word, column: int, period: float, columns: int, config: CheckConfig) -> Check | None:
+    """Whether left-out cycles along one of several columns are predicted worse by a kernel that does not repeat."""
     table = table_of(gp, config.rows)
     folds = seasons.cycle_folds(table.X[:, column].numpy(), period)
     try:
@@ -260,4 +260,4 @@ def _cycles(gp: FittedGP, word: Word, column: int, period: float, config: CheckC
     except (KittError, RuntimeError, ArithmeticError):
         return None
     best = max(plain, key=lambda out: float(out.log_density.mean()))
-    return seasons.compared_cycles("", ours, best, table.X[:, column].numpy(), period)
+    return seasons.compared_cycles("", ours, best, table.X[:, column].numpy(), period, columns)

@@ -37,8 +37,7 @@ class SeasonConfig:
     """When a period is considered and stated: chosen on the simulated tables of `kitt bench claims`."""
 
     min_cycles: float = 2.0
-    few_cycles: float = 4.0  # with fewer, cycles may be alike by chance: more errors, and no period beside another
-    few_errors: float = 3.0
+    few_cycles: float = 4.0  # with fewer, cycles may be alike by chance: no period beside another
     values_per_cycle: float = 3.0  # smallest number of distinct values of the column in a cycle
     min_values: int = 12  # and in all
     min_step: float = 2.5  # shortest period, in typical steps between neighbouring values

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from kitt.explain.config import CHECKS, COLUMNS
 from kitt.files import finite
@@ -17,9 +18,13 @@ from kitt.language.grammar import Expression, Word
 from kitt.table.scaling import FloatArray
 
 
-def errors_among(count: int) -> float:
-    """Standard errors that the best of several exceeds by chance as rarely as a single one exceeds `CheckConfig.errors`."""
-    return -NormalDist().inv_cdf(NormalDist().cdf(-CHECKS.errors) / max(count, 1))
+def errors_among(count: int, units: int | None = None) -> float:
+    """Standard errors that the best of several exceeds by chance as rarely as a single one exceeds `CheckConfig.errors`.
+
+    If they are estimated from few units, such as cycles, it takes more of them (Student's t).
+    """
+    level = NormalDist().cdf(-CHECKS.errors) / max(count, 1)
+    return -NormalDist().inv_cdf(level) if units is None else -float(stdtrit(max(units - 1, 1), level))
 
 
 @dataclass(frozen=True, eq=False)

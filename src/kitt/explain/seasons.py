@@ -17,7 +17,7 @@ from torch import Tensor
 from kitt.errors import KittError
 from kitt.explain.checks import Folds, LeftOut, compared, held_out, start_on_all
 from kitt.explain.config import SEASONS, SeasonConfig
-from kitt.explain.facts import Check
+from kitt.explain.facts import Check, errors_among
 from kitt.fitting.config import Budget, FitConfig
 from kitt.fitting.fit import Fitter
 from kitt.fitting.objective import Objective
@@ -57,8 +57,10 @@ def cycles_of(x: FloatArray, period: float) -> Folds:
     return np.minimum(((x - x.min()) / width).astype(np.intp), int(span / width - 1e-9))
 
 
-def find(table: Table, periods: Sequence[float], config: SeasonConfig = SEASONS) -> list[tuple[float, Check]]:
-    """The periods of a table of one column that left-out cycles support, the clearest first.
+def find(
+    table: Table, periods: Sequence[float], columns: int = 1, config: SeasonConfig = SEASONS
+) -> list[tuple[float, Check]]:
+    """The periods of a table of one column, the best of several, that left-out cycles support, the clearest first.
 
     `periods` are those of fitted kernels. They are tried only where the spectrum shows no period that is supported: a
     kernel with one period fits the sum of two, 24 and 7, best with a third, 21.3, of which 7 is nearly a harmonic.
@@ -66,9 +68,9 @@ def find(table: Table, periods: Sequence[float], config: SeasonConfig = SEASONS)
     found: list[tuple[float, Check]] = []
     left, x = table, table.X[:, 0].numpy()
     for _ in range(config.most):
-        best = _best(left, _peaks(left, config), found, config)
+        best = _best(left, _peaks(left, config), found, columns, config)
         if best is None and not found:
-            best = _best(left, periods, found, config)
+            best = _best(left, periods, found, columns, config)
         if best is None or _is_known(best[0], found):
             return found
         if found and float(np.ptp(x)) / best[0] < config.few_cycles:
@@ -79,11 +81,13 @@ def find(table: Table, periods: Sequence[float], config: SeasonConfig = SEASONS)
     return found
 
 
-def compared_cycles(about: str, repeating: LeftOut, smooth: LeftOut, x: FloatArray, period: float) -> Check:
-    """What a period gains on left-out cycles; where they are few, more standard errors are required."""
-    check = compared("repeats", about, repeating, smooth, cycles_of(x, period))
-    is_few = float(np.ptp(x)) / period < SEASONS.few_cycles
-    return replace(check, errors=SEASONS.few_errors) if is_few else check
+def compared_cycles(
+    about: str, repeating: LeftOut, smooth: LeftOut, x: FloatArray, period: float, columns: int = 1
+) -> Check:
+    """What a period gains on left-out cycles; of few cycles, or many columns, more standard errors are required."""
+    cycles = cycles_of(x, period)
+    check = compared("repeats", about, repeating, smooth, cycles)
+    return replace(check, errors=errors_among(columns, len(np.unique(cycles))))
 
 
 def repeated_variance(line: Line, low: float, high: float, period: float, config: SeasonConfig = SEASONS) -> float:
@@ -145,7 +149,7 @@ def _distinct(periods: Sequence[float]) -> list[float]:
 
 
 def _best(
-    table: Table, guesses: Sequence[float], found: Sequence[tuple[float, Check]], config: SeasonConfig
+    table: Table, guesses: Sequence[float], found: Sequence[tuple[float, Check]], columns: int, config: SeasonConfig
 ) -> tuple[float, Check, Tensor] | None:
     """The new period with the highest likelihood on all rows, if left-out cycles support it; with its pattern."""
     fits, x = [], table.X[:, 0].numpy()
@@ -164,21 +168,21 @@ def _best(
         return None
     _, period, gp = max(fits, key=lambda f: f[0])
     folds = cycle_folds(x, period, config.folds)
-    check = _check(table, period, folds)
+    check = _check(table, period, folds, columns)
     if check is None or not check.is_supported:
         return None
     word = [str(w) for w in gp.expression].index("RBF*Periodic")
     return period, check, gp.posterior.component(word, table.X)[0]
 
 
-def _check(table: Table, period: float, folds: Folds) -> Check | None:
+def _check(table: Table, period: float, folds: Folds, columns: int) -> Check | None:
     try:
         repeating = held_out(table, REPEATING, folds, start(period, table))
         smooth = [held_out(table, e, folds, start_on_all(table, e)) for e in SMOOTH]
     except (KittError, RuntimeError, ArithmeticError):
         return None
     best: LeftOut = max(smooth, key=lambda out: float(out.log_density.mean()))
-    return compared_cycles(table.columns[0], repeating, best, table.X[:, 0].numpy(), period)
+    return compared_cycles(table.columns[0], repeating, best, table.X[:, 0].numpy(), period, columns)
 
 
 def start(period: float, table: Table) -> Tensor:
