@@ -59,7 +59,7 @@ STEPS = (  # docs/results.md, docs/claims.md, docs/forecasts.md, docs/training.m
     Step(
         "atlas-1000",
         0.3,
-        "bench atlas --data {data}/atlas --rows 1000 --limit 30 --methods botorch,kitt,kitt:effort=quick,kitt-random",
+        "bench atlas --data {data}/atlas --rows 1000 --limit 25 --methods kitt,kitt:effort=quick,kitt-random",
         "atlas-1000",
     ),
     Step("evidence", 0.2, "bench evidence --data {data}", "evidence"),
@@ -78,6 +78,7 @@ STEPS = (  # docs/results.md, docs/claims.md, docs/forecasts.md, docs/training.m
     Step("bo", 1.2, "bench bo --seeds 10", "bo"),
     Step("bo-step", 0.1, "{python} benchmarks/optimisation_step.py"),
     Step("network", 0.1, "model"),
+    Step("noise", 0.1, "{python} benchmarks/noise.py"),
     Step(
         "recovery",
         0.2,
