@@ -1,11 +1,10 @@
 """The model of commit 0ee1f26 on the atlas, as lines of `kitt bench atlas`, so that `--against` compares with it.
 
-    git worktree add ../earlier 0ee1f26
-    PYTHONPATH=../earlier/src python benchmarks/earlier_model.py --data DIR --rows 200 --limit 150 --out earlier-200.jsonl
+    python benchmarks/earlier_model.py --data DIR --rows 200 --limit 150 --out earlier-200.jsonl
     kitt bench table atlas-200.jsonl --kind atlas --reference kitt --against earlier-200.jsonl
 
-That commit has no benchmark on the atlas, so this script repeats the protocol of docs/atlas.md with its pipeline: the same
-rows, the same scores, one thread. It resumes where it was stopped.
+That commit has no benchmark on the atlas, so this script repeats the protocol of docs/atlas.md with its pipeline, from a
+checkout that it makes in build/earlier: the same rows, the same scores, one thread. It resumes where it was stopped.
 """
 
 from __future__ import annotations
@@ -13,6 +12,8 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import subprocess
+import sys
 import time
 import zlib
 from pathlib import Path
@@ -23,9 +24,18 @@ import pandas as pd
 import torch
 from threadpoolctl import threadpool_limits
 
+ROOT = Path(__file__).resolve().parents[1]
 COMMIT = "0ee1f26"
 LEVELS = (np.arange(49) + 0.5) / 49  # of the quantiles behind the CRPS
 COVERAGES = (0.5, 0.9, 0.95)
+
+
+def use_earlier() -> None:
+    """Let `kitt` be that of the earlier commit, in a checkout of its own."""
+    folder = ROOT / "build" / "earlier"
+    if not folder.exists():
+        subprocess.run(["git", "-C", str(ROOT), "worktree", "add", "--detach", str(folder), COMMIT], check=True)
+    sys.path.insert(0, str(folder / "src"))
 
 
 def names(data: Path, rows: int) -> list[str]:
@@ -84,6 +94,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=10_000, help="only the first tables, in their order")
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
+    use_earlier()
     torch.set_num_threads(1)
     written = asked.out.read_text(encoding="utf-8").splitlines() if asked.out.exists() else []
     done = {json.loads(line)["key"]["table"] for line in written}

@@ -132,6 +132,18 @@ ARCHIVE = (  # docs/archive.md; splits 0 to 2 of the UCI tables were used for tu
         "recovery",
     ),
     Step("calibration", 0.2, "bench calibration --batches 150", "calibration"),
+    Step(
+        "earlier-200",
+        0.3,
+        "{python} benchmarks/earlier_model.py --data {data}/atlas --rows 200 --limit 150",
+        "earlier-200",
+    ),
+    Step(
+        "earlier-1000",
+        0.3,
+        "{python} benchmarks/earlier_model.py --data {data}/atlas --rows 1000 --limit 25",
+        "earlier-1000",
+    ),
     Step("fit", 1.0, "bench fit --data {data} --limit 180", "fit"),
     Step("latency", 0.1, "bench latency --data {data} --repeats 5", "latency"),
     Step("busy", 0.1, "{python} benchmarks/busy.py"),
