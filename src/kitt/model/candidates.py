@@ -103,6 +103,11 @@ def _has_signal(expression: Expression) -> bool:
     return bool(expression.signal)
 
 
+def without_noise(expression: Expression) -> Expression:
+    """The signal of a kernel, whose noise the noise model describes too; noise alone stays what it is."""
+    return Expression(expression.signal) if expression.signal else expression
+
+
 def with_changing_noise(expression: Expression) -> Expression:
     """The expression with Linear*White added to its words."""
     return Expression(tuple(dict.fromkeys((*expression, *CHANGING_NOISE))))

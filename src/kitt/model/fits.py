@@ -21,7 +21,7 @@ from kitt.fitting.fitted import FittedGP
 from kitt.fitting.folds import FoldsConfig, with_folds
 from kitt.fitting.table import Table
 from kitt.language.grammar import Expression
-from kitt.model.candidates import EFFORTS, Candidate, Effort, candidates, longer, prior_of
+from kitt.model.candidates import EFFORTS, Candidate, Effort, candidates, longer, prior_of, without_noise
 from kitt.model.mixture import Mixture
 from kitt.model.options import Options
 from kitt.network.caption import Caption
@@ -55,8 +55,8 @@ def fit_candidates(
     """Score the captions, add words to the best of them where that helps, and fit the candidates that follow.
 
     The score of a caption is that on a few hundred rows minus the loss that the network expects; captions that are not
-    scored come in the order of that loss. Candidates that are not fitted by `end`, as `time.monotonic` counts, are left out,
-    except for the first one.
+    scored come in the order of that loss, without their words of noise, which would take as long as another fit. Candidates
+    that are not fitted by `end`, as `time.monotonic` counts, are left out, except for the first one.
     """
     effort, fits = EFFORTS[options.effort], Fits()
     bench = _Fitters(table, options, end)
@@ -69,7 +69,7 @@ def fit_candidates(
             fits.verified[caption.expression] = bench.named.coarse_score(caption.expression) - expected
         _lengthen(bench, effort, fits.verified, propose, progress)
     by_loss = sorted(captions, key=lambda caption: caption.expected_loss or 0.0)
-    proposed = list(dict.fromkeys([*(caption.expression for caption in by_loss), *fits.verified]))
+    proposed = list(dict.fromkeys([*(without_noise(caption.expression) for caption in by_loss), *fits.verified]))
     kept = (len(fits.verified) or None) if bench.named.coarse.is_all else None  # compared on all rows: fitted already
     chosen = candidates(proposed, fits.verified, effort, kept)
     for i, candidate in enumerate(chosen):

@@ -268,14 +268,17 @@ def _signal(caption: Sequence[int]) -> frozenset[int]:
 
 
 def _scenarios(loaded: LoadedModel, view: View, words: Tensor, captions: Sequence[tuple[int, ...]]) -> Tensor | None:
-    """Scenarios of each caption's loss, nats per row (S, C); None if the checkpoint does not predict losses."""
+    """Scenarios of each caption's loss, nats per row (S, C); None if the checkpoint does not predict losses.
+
+    The loss is that of the signal: words of noise beside it neither gain nor lose, because every kernel has such noise.
+    """
     head = loaded.advice
     if head is None or view.roughness is None or view.noise is None:
         return None
     features = advice_features(view.encodings, words.log(), view.size, view.roughness, view.noise)
     multi_hot = torch.zeros(len(captions), len(WORDS))
     for row, caption in zip(multi_hot, captions, strict=True):
-        row[list(caption)] = 1.0
+        row[list(_signal(caption) or caption)] = 1.0
     return head.scenarios(features[None], multi_hot)[0].double()
 
 
