@@ -140,6 +140,15 @@ def test_of_captions_that_differ_in_noise_alone_the_most_probable_is_ranked():
     torch.testing.assert_close(losses, torch.tensor([0.065, 0.05, 0.05, 0.255]).double())
 
 
+def test_captions_that_differ_in_noise_alone_have_the_same_expected_loss():
+    losses: dict[frozenset, set] = {}
+    for c in caption(*table(), k=200, ranking="probability"):
+        losses.setdefault(frozenset(c.expression.signal), set()).add(round(c.expected_loss, 9))
+    shared = {signal: values for signal, values in losses.items() if signal}
+    assert len(shared) > 10
+    assert all(len(values) == 1 for values in shared.values())
+
+
 @pytest.mark.parametrize("columns", [1, 4, 8])
 def test_noise_is_mostly_called_noise(columns):
     """At least nine of ten here; docs/training.md has the share of more tables."""
