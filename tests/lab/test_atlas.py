@@ -326,6 +326,13 @@ def test_lines_of_cells(folder: Path) -> None:
     assert found["versions"]["commit"] is not None
 
 
+def test_a_limit_takes_the_first_tables_of_the_protocol(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "few.jsonl"
+    shared = ["atlas", "--data", str(folder), "--rows", "40", "--jobs", "0", "--out", str(out)]
+    run(*shared, "--methods", "gradient-boosting", "--reference", "gradient-boosting", "--limit", "2")
+    assert [entry["key"]["table"] for entry in read(out)] == [s.name for s in atlas.sources(folder, 40)[:2]]
+
+
 def test_a_run_goes_on_where_it_stopped(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "lines.jsonl"
     shared = ["atlas", "--data", str(folder), "--rows", "40", "--jobs", "0", "--out", str(out)]

@@ -20,7 +20,10 @@ RANKINGS = ("expected-loss", "probability")
 
 @dataclass(frozen=True)
 class RankingConfig:
-    """The numbers of the ranking; chosen by cross-validation over the tables of tasks of `kitt bench losses`."""
+    """The numbers of the ranking; chosen by cross-validation over the tables of tasks of `kitt bench losses`.
+
+    Among values that are equally good there, `trust` and `close_loss` were chosen on tables of noise (docs/training.md).
+    """
 
     own_loss_weight: float = 0.2  # weight of a further caption's own expected loss, beside its gain over those chosen
     trust: float = 0.8  # trust in the network: losses of a caption of belief p are multiplied by 1 − trust p
