@@ -43,27 +43,28 @@ class FitConfig:
     objective: Literal["map", "ml"] = "map"  # `kitt bench words` and `kitt bench uci`
     prior: str = "default"
     method: Literal["bfgs", "l-bfgs"] = "bfgs"  # `kitt bench fit`
-    draws: int = 8  # starts of a single word drawn from the prior, beside the guesses: `kitt bench starts`
+    draws: int = 8  # starts of a single word drawn from the prior, beside the guesses: tests/fitting/test_fit.py
     starts: int = 2  # best starts that are optimised together on `scored_rows`: `kitt bench starts`
     coarse_rows: int = 300  # rows of the coarse search; a smaller table is searched whole: `kitt bench atlas`
     coarse_share: float = 2 / 3  # of a larger table this share, up to `max_coarse_rows`: `kitt bench uci`, split 0
     max_coarse_rows: int = 600
     direct_rows: int = 600  # up to this many rows there is no search on `coarse_rows`: `kitt bench atlas`
     max_iterations: int = 200  # UCI tables
-    tolerance: float = 0.05  # nats; stop when `patience` iterations together gain less: UCI tables
+    tolerance: float = 0.1  # nats; stop when `patience` iterations together gain less: `kitt bench atlas`
     deadline: float | None = None  # seconds for each fit
     exact_rows: int = 3000  # above, hyperparameters come from a subset and the posterior is sparse: UCI tables
     subset_rows: int = 1200  # rows of that subset: UCI tables
     inducing: int = 600  # inducing points of that posterior: UCI tables
     # The search on some of the rows.
     scored_rows: int = 100  # rows on which all draws and guesses are compared; set by hand
-    batch_steps: int = 5  # optimiser steps of the best starts on those rows: `kitt bench starts`
+    batch_steps: int = 0  # optimiser steps of the best starts on those rows: `kitt bench atlas`
+    first_steps: int = 5  # the same for the Matern52 that gives other starts, and to see whether a word adds anything
     batch_patience: int = 3  # stop after this many steps that gain less than the tolerance; set by hand
     longest_step: float = 2.0  # largest change of an unconstrained parameter in one step; set by hand
     trials: int = 1  # starts then optimised on `coarse_rows`; of three, one is the prior's median: `kitt bench starts`
     trial_iterations: int = 12  # of each of these starts; set by hand
     coarse_iterations: int = 30  # of the best of them, its first iterations included; set by hand
-    patience: int = 3  # iterations that must together gain more than the tolerance; set by hand
+    patience: int = 2  # iterations that must together gain more than the tolerance: `kitt bench atlas`
     search_share: float = 0.5  # share of the deadline that the coarse search may take; set by hand
     guesses: StartsConfig = field(default_factory=StartsConfig)
     # The Hessian that BFGS starts from.

@@ -1,8 +1,9 @@
 """The parameters that fit best: type-II maximum likelihood or MAP, coarse to fine, from many starts.
 
-Draws and guesses (`starts`) are scored on about a hundred rows. The best few are optimised for a few steps on a few
-hundred rows, and the best of those on all rows. Solutions on the few hundred rows are cached: a sum starts from its first
-words, and a noise word from the fit without it (prior draws miss it by a hundred nats on Yacht). Paper, Inference, step 5.
+Guesses and draws (`starts`) are scored on about a hundred rows. The best few, perhaps after some steps of an optimiser on
+those rows, are scored on a few hundred; the best is optimised there, and then on all rows. Solutions on the few hundred
+rows are cached: a sum starts from its first words, and a noise word from the fit without it (prior draws miss it by a
+hundred nats on Yacht). Paper, Inference, step 5.
 """
 
 from __future__ import annotations
@@ -134,10 +135,11 @@ class CoarseSolutions:
     def _fitted_profile(self, budget: Budget) -> Profile:
         X, y, word, kernel = self.table.X, self.table.y, _REFERENCE.words[0], Kernel(_REFERENCE, self.table.X.shape[1])
         crude = Profile.of(X, y, self.table.shortest, self.generator("profile"), self.config.guesses)
-        theta = self._climb(_REFERENCE, first(word, crude), budget, self.few)[0]
+        steps = self.config.first_steps
+        theta = self._climb(_REFERENCE, first(word, crude), budget, self.few, steps)[0]
         smooth, sharper = crude.refined(kernel.unflatten(theta)), []
         if crude.is_dense:
-            sharper.append(self._climb(_REFERENCE, shortened(word, crude), budget, self.table)[0])
+            sharper.append(self._climb(_REFERENCE, shortened(word, crude), budget, self.table, steps)[0])
         with suppress(FitError):
             residual = y - leave_one_out(Posterior.fit(kernel, theta, X, y), y).mean
             if not budget.spent and (columns := rough_columns(X, residual, self.config.guesses)):
@@ -170,13 +172,14 @@ class CoarseSolutions:
             return found[0].theta
         with threads_for(len(self.table.y)):
             objective = Objective(Expression(words), self.table, self.guide)
-            return self._promising(objective, self._points(objective, words, budget), budget)[0]
+            points = self._points(objective, words, budget, self.config.batch_steps)
+            return self._promising(objective, points, budget)[0]
 
     def _solutions(self, expression: Expression, budget: Budget) -> list[Solution]:
         """Optimise the most promising starts on some of the rows; best first."""
         c = self.config
         objective = Objective(expression, self.table, c if self.is_all else self.guide)
-        points = self._points(objective, expression.words, budget)
+        points = self._points(objective, expression.words, budget, c.batch_steps)
         last = (c.max_iterations, c.tolerance) if self.is_all else (c.coarse_iterations, 10 * c.tolerance)
         method = c.method if self.is_all else "bfgs"
         first_steps = last if c.trials == 1 else (c.trial_iterations, 10 * c.tolerance)
@@ -191,8 +194,8 @@ class CoarseSolutions:
             tried[0] = maximise(objective, tried[0].theta, *last, budget, method)
         return tried
 
-    def _points(self, objective: Objective, words: tuple[Word, ...], budget: Budget) -> Tensor:
-        """The starts of an expression, after a few steps of the best of them on a hundred rows."""
+    def _points(self, objective: Objective, words: tuple[Word, ...], budget: Budget, steps: int) -> Tensor:
+        """The best starts of an expression on a hundred rows, after some steps of an optimiser there."""
         if all(slot.factor is None for slot in objective.kernel.slots):  # only variances: one start is enough
             return objective.clamp(objective.prior.middle().unsqueeze(0))
         profile, generator = self.profile(budget), self.generator(objective.kernel.expression)
@@ -202,7 +205,7 @@ class CoarseSolutions:
             guesses = self._extended(words, self.solutions(words[:-1], budget)[0], profile, generator)
         draws = self.config.draws if len(words) == 1 else 0  # a draw does not know the words before the last
         starts = torch.cat([guesses, objective.prior.sample(draws, generator)]) if draws else guesses
-        points = self._climb(objective.kernel.expression, starts, budget, self.few)
+        points = self._climb(objective.kernel.expression, starts, budget, self.few, steps)
         if profile.sharper:  # a hundred rows do not show short lengthscales
             points = torch.cat([points, objective.clamp(guesses)])
         return points
@@ -223,7 +226,7 @@ class CoarseSolutions:
         price of its parameters: a cheap look at what an optimisation would give."""
         head = self.solutions(words[:-1], budget)[0]
         without, longer = (Objective(Expression(some), self.few, self.guide) for some in (words[:-1], words))
-        points = self._points(longer, words, budget)
+        points = self._points(longer, words, budget, self.config.first_steps)
         before = without.scores(head.theta.unsqueeze(0), budget)
         price = 0.5 * (points.shape[1] - len(head.theta)) * math.log(len(self.few.y))
         return float(longer.scores(points, budget).max() - before[0]) - price
@@ -237,7 +240,7 @@ class CoarseSolutions:
         c = self.config
         return maximise(objective, start, c.max_iterations, c.tolerance, budget, c.method)
 
-    def _climb(self, expression: Expression, starts: Tensor, budget: Budget, rows: Table) -> Tensor:
+    def _climb(self, expression: Expression, starts: Tensor, budget: Budget, rows: Table, steps: int) -> Tensor:
         """Optimise the best starts on some rows for a few steps, as one batch; best first."""
         objective = Objective(expression, rows, self.guide)
 
@@ -248,13 +251,13 @@ class CoarseSolutions:
         starts = objective.clamp(starts)
         ranked = starts[objective.scores(starts, budget).argsort(descending=True, stable=True)]
         chosen = _distinct(objective.kernel, ranked, self.config.starts)
-        if budget.spent or not self.config.batch_steps:
+        if budget.spent or not steps:
             return chosen
         tolerance, box = 20 * self.config.tolerance, (objective.low, objective.high)
         H = torch.stack([objective.inverse_curvature(theta) for theta in chosen])
         c = self.config
         limits = c.batch_patience, c.longest_step
-        points, values = ascend(evaluate, box, chosen, H, c.batch_steps, tolerance, lambda: budget.spent, *limits)
+        points, values = ascend(evaluate, box, chosen, H, steps, tolerance, lambda: budget.spent, *limits)
         return torch.cat([points[values.argsort(descending=True, stable=True)], chosen])
 
     def _promising(self, objective: Objective, points: Tensor, budget: Budget) -> Tensor:

@@ -27,13 +27,13 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "as it is": {},
     "thorough search": THOROUGH_SEARCH,
     "no draws from the prior": {"draws": 0},
-    "no batched steps": {"batch_steps": 0},
+    "five steps on a hundred rows": {"batch_steps": 5},
     "one start instead of two": {"starts": 1},
     "three trials, one from the middle of the prior": {"trials": 3},
     "no ladder of lengthscales": {"guesses": replace(_G, shortening=(1,))},
     "no seasons of harmonics": {"guesses": replace(_G, period_multiples=())},
     "no refined waves": {"guesses": replace(_G, wave_steps=0)},
-    "stops later": {"tolerance": 0.01},
+    "stops later": {"tolerance": 0.01, "patience": 3},
 }
 WORDS_PER_TABLE = 6
 CLOSE = 0.5  # nats below the best, within which a fit counts as found
