@@ -184,7 +184,10 @@ def test_from_a_corpus_to_a_checkpoint_with_a_head(tmp_path: Path) -> None:
     out = tmp_path / "advised.safetensors"
     for arguments in (
         ["bench", "advice", str(corpus), "--data", str(tmp_path)],
-        ["finish", "default", "--out", str(out), "--losses", str(corpus), "--data", str(tmp_path)],
+        [
+            *("finish", "default", "--out", str(out), "--losses", str(corpus), "--data", str(tmp_path)),
+            *("--property-batches", "0"),
+        ],
     ):
         result = CliRunner().invoke(app, arguments)
         assert result.exit_code == 0, result.output

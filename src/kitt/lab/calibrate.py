@@ -1,14 +1,17 @@
 """From a training run to a checkpoint for use: calibrated probabilities, a limit of strangeness, expected losses.
 
-Temperatures and limits are measured on fresh draws from the mixture that the network was trained on.
+Temperatures, curves and limits are measured on fresh draws from the mixture that the network was trained on.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from scipy.optimize import minimize_scalar
@@ -16,28 +19,47 @@ from torch import Tensor
 
 from kitt.lab.advice import learn_head
 from kitt.lab.examples import read_examples
-from kitt.lab.simulate import Batch
-from kitt.lab.train import RunFolder, TrainConfig, draw_batch
+from kitt.lab.simulate import PAD, Batch
+from kitt.lab.train import RunFolder, TrainConfig, draw_batch, recipe
 from kitt.lab.train.validate import network_captions
+from kitt.language.grammar import Expression
 from kitt.network.advice import to_tensors
 from kitt.network.checkpoint import LoadedModel, load, save
 from kitt.network.network import StemEncoder, teacher_forcing
+from kitt.network.properties import EXCLUSIVE, PROPERTIES, has_property, properties
+from kitt.network.search import Stepper
+
+_KNOTS = 8  # of a calibration curve, each for an equal number of data sets
 
 
 def calibrate_run(
-    run: Path, out: Path, losses: tuple[Path, Path] | None = None, *, batches: int = 60, seed: int = 77_000
+    run: Path,
+    out: Path,
+    losses: tuple[Path, Path] | None = None,
+    *,
+    batches: int = 60,
+    property_batches: int = 240,
+    seed: int = 77_000,
+    progress: Callable[[float], None] = lambda share: None,
 ) -> Path:
     """Write the checkpoint of the training run in folder `run` to `out`, with all that captioning needs.
 
-    A checkpoint in place of a run keeps its calibration. `losses` are the folders of a corpus of losses (`kitt bench
-    losses`) and of the tables that it was made from.
+    A checkpoint in place of a run keeps its temperatures. `losses` are the folders of a corpus of losses (`kitt bench
+    losses`) and of the tables that it was made from. `property_batches`, a second or two each, give the calibration curves
+    of properties, and 0 keeps those of a checkpoint; `progress` is called with the share of these batches that is done.
     """
     loaded = load(RunFolder(run).checkpoint if run.is_dir() else run)
-    extra = dict(loaded.facts.extra)
+    extra, config = dict(loaded.facts.extra), recipe("default")
     if run.is_dir():
         config = TrainConfig.from_dict(json.loads(RunFolder(run).load_state()["config"]))
-        extra |= calibrate(loaded, fresh(config, batches, seed))
-    save(out, loaded.model, replace(loaded.facts, name=out.stem, extra=extra), half=True)
+        extra |= calibrate(loaded, list(fresh(config, batches, seed)))
+    loaded = replace(loaded, facts=replace(loaded.facts, name=out.stem, extra=extra))
+    if property_batches:
+        drawn = enumerate(fresh(config, property_batches, seed + 1))
+        extra["property_curves"] = property_curves(
+            loaded, (_counted(batch, i / property_batches, progress) for i, batch in drawn)
+        )
+    save(out, loaded.model, loaded.facts, tensors=loaded.tensors, half=True)
     if losses is not None:
         add_advice(out, *losses)
     return out
@@ -53,9 +75,15 @@ def add_advice(checkpoint: Path, corpus: Path, data: Path) -> None:
     save(checkpoint, loaded.model, loaded.facts, tensors=to_tensors(learn_head(examples)), half=True)
 
 
-def fresh(config: TrainConfig, batches: int, seed: int) -> list[Batch]:
+def fresh(config: TrainConfig, batches: int, seed: int) -> Iterator[Batch]:
     generator = torch.Generator().manual_seed(seed)
-    return [draw_batch(config.data, *config.sizes.draw(generator), generator) for _ in range(batches)]
+    for _ in range(batches):
+        yield draw_batch(config.data, *config.sizes.draw(generator), generator)
+
+
+def _counted(batch: Batch, share: float, progress: Callable[[float], None]) -> Batch:
+    progress(share)
+    return batch
 
 
 def calibrate(loaded: LoadedModel, batches: list[Batch]) -> dict[str, float]:
@@ -90,3 +118,36 @@ def temperature(logits: Tensor, labels: Tensor) -> float:
         return float(F.cross_entropy(logits / torch.tensor(log_t).exp(), labels))
 
     return float(torch.tensor(minimize_scalar(loss, bounds=(-1.5, 1.5), method="bounded").x).exp())
+
+
+def property_curves(loaded: LoadedModel, batches: Iterable[Batch]) -> dict[str, list[list[float]]]:
+    """For each property, sums of probabilities and how often kernels with such a sum have the property.
+
+    Properties of which a kernel has exactly one keep their sums, so that these add up to one.
+    """
+    said: list[list[float]] = []
+    kernels: list[Expression] = []
+    with torch.inference_mode():
+        for batch in batches:
+            for encoding in loaded.model.encode(batch.X, batch.y).split(1):
+                step = Stepper(loaded, encoding)
+                said.append([p.probability for p in properties(step, step.config.max_words)])
+            kernels += [Expression.from_indices(words[words != PAD].tolist()) for words in batch.captions]
+    found = zip(PROPERTIES, np.array(said).T, strict=True)
+    return {
+        name: curve(sums, np.array([has_property(name, e) for e in kernels], float))
+        for name, sums in found
+        if name not in EXCLUSIVE
+    }
+
+
+def curve(probability: np.ndarray[Any, Any], is_right: np.ndarray[Any, Any]) -> list[list[float]]:
+    """The increasing function through the mean probability and the share of hits of groups of equal size."""
+    order = np.argsort(probability, kind="stable")
+    groups = np.array_split(order, min(_KNOTS, len(order)))
+    x = np.array([probability[group].mean() for group in groups])
+    y = np.maximum.accumulate([is_right[group].mean() for group in groups])
+    first = np.unique(x, return_index=True)[1]
+    knots = np.column_stack([x[first], y[first]])
+    inside = knots[(knots[:, 0] > 0) & (knots[:, 0] < 1)]
+    return np.vstack([[0.0, 0.0], inside, [1.0, 1.0]]).T.round(4).tolist()

@@ -14,8 +14,9 @@ from rich.markup import escape
 from rich.table import Column, Table
 from typer.core import TyperCommand
 
-from kitt.cli.display import console, errors
+from kitt.cli.display import bar, console, errors
 from kitt.errors import InvalidInputError
+from kitt.files import check_writable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -145,13 +146,25 @@ def finish(
     data: Annotated[
         Path | None, typer.Option(help="Folder of the tables that those losses come from; without it, KITT_DATA_DIR.")
     ] = None,
+    property_batches: Annotated[
+        int,
+        typer.Option(
+            help="Batches of simulated tables for the calibration of properties, about 1.5 seconds each; 0 keeps that of a "
+            "checkpoint.",
+            min=0,
+        ),
+    ] = 240,
 ) -> None:
     """Turn a training run into a checkpoint: calibrate its probabilities and learn the losses of kernels."""
     from kitt.lab.bench.datasets import data_directory
     from kitt.lab.calibrate import calibrate_run
 
+    check_writable(out)
     given = None if losses is None else (losses, data_directory(data, "table"))
-    _print_facts(_facts(calibrate_run(run, out, given)))
+    with bar() as report:
+        progress = partial(report, "calibrating")
+        written = calibrate_run(run, out, given, property_batches=property_batches, progress=progress)
+    _print_facts(_facts(written))
     console.print(f"in {out}", highlight=False, soft_wrap=True)
 
 

@@ -247,7 +247,7 @@ def _caption(
     else:
         step = Stepper(loaded, view.encodings)
         found = merge_orders(SEARCHES[search](step, generator))
-        believed = properties(step, step.config.max_words)
+        believed = properties(step, step.config.max_words, loaded.facts.extra.get("property_curves"))
     said = sorted(found.values(), key=lambda caption: -caption[1])
     losses: list[float | None] = [None] * len(said)
     order = list(range(len(said)))

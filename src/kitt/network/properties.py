@@ -6,7 +6,7 @@ has the sum of their probabilities.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from torch import Tensor
 from kitt.language.grammar import WORDS, Expression, Primitive, Word
 
 Step = Callable[[Sequence[tuple[int, ...]]], Tensor]  # prompts -> log-probabilities (P, V + 1) of the next word or STOP
+Curve = tuple[list[float], list[float]]  # sums of probabilities, increasing, and how often such a sum is right
 
 SMOOTH = (Primitive.RBF, Primitive.MATERN52)
 ROUGH = (Primitive.MATERN12, Primitive.MATERN32)
@@ -57,6 +58,7 @@ class PropertiesConfig:
 
 
 DEFAULT = PropertiesConfig()
+_IDENTITY: Curve = ([0.0, 1.0], [0.0, 1.0])
 
 
 @dataclass(frozen=True)
@@ -103,15 +105,21 @@ def alike(captions: Sequence[tuple[Expression, float]]) -> tuple[Group, ...]:
     return tuple(sorted(made, key=lambda group: -group.probability))
 
 
+EXCLUSIVE = ("smooth", "rough", "nothing but noise")  # a kernel has exactly one of these
+
+
 def has_property(name: str, expression: Expression) -> bool:
     """Whether a kernel has a property."""
     return PROPERTIES[name][1](expression)
 
 
-def properties(step: Step, words: int, most: int = DEFAULT.prompts) -> tuple[Property, ...]:
+def properties(
+    step: Step, words: int, curves: Mapping[str, Curve] | None = None, most: int = DEFAULT.prompts
+) -> tuple[Property, ...]:
     """The probability of each property over all captions of up to so many words, not only over those that are returned.
 
     The sum over first words is exact; the many longer captions are represented by a systematic sample of their beginnings.
+    Sums of properties that have a calibration curve are corrected by it.
     """
     kept = [_Prompt((), 1.0)]
     total = np.zeros(len(_FLAGS))
@@ -128,7 +136,8 @@ def properties(step: Step, words: int, most: int = DEFAULT.prompts) -> tuple[Pro
         kept = _sampled(kept, joint, most)
     share = np.clip(total, 0.0, 1.0)
     return tuple(
-        Property(name, meaning, float(p)) for (name, (meaning, _)), p in zip(PROPERTIES.items(), share, strict=True)
+        Property(name, meaning, float(np.interp(p, *(curves or {}).get(name, _IDENTITY))))
+        for (name, (meaning, _)), p in zip(PROPERTIES.items(), share, strict=True)
     )
 
 
