@@ -85,9 +85,11 @@ def checked(
     checks = [is_signal, *_noise(checker)]
     found: list[Season] = []
     if is_signal.is_supported:
+        left = sum(part.share for part in parts)  # periods overlap where cycles are few: together they make at most all
         for season in _seasons(model, others, checker, groups, s, config):
-            share = _repeated(season, model, parts, groups, s)
+            share = min(_repeated(season, model, parts, groups, s), left)
             if share >= SEASONS.min_share:
+                left -= share
                 found.append(replace(season, share=share))
                 checks.append(season.check)
         for check in _structure(checker, parts, groups):

@@ -265,7 +265,8 @@ def _varying(e: Explanation) -> str:
     if abs(n.direction) < TEXT.noise_correlation:  # large errors at a jump of the function look like noise that varies
         return ""
     grows = "grows" if n.direction > 0 else "shrinks"
-    return f"The noise varies from about {number(n.low)} to {number(n.high)} over the table, and it {grows} with {n.column}."
+    ends = f"{number(n.low)} to {number(n.high)}"  # of noise, and of what the function leaves where it jumps
+    return f"The scatter around the mean varies from about {ends} over the table, and it {grows} with {n.column}."
 
 
 def _weights(e: Explanation) -> Iterable[str]:
