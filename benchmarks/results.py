@@ -53,7 +53,7 @@ STEPS = (  # docs/results.md, docs/claims.md, docs/forecasts.md, docs/training.m
     Step(
         "atlas-fresh",
         0.2,
-        "bench atlas --data {data}/atlas --rows 200 --splits 4 --methods botorch,kitt,kitt-random",
+        "bench atlas --data {data}/atlas --rows 200 --splits 6 --methods botorch,kitt,kitt-random",
         "atlas-200-fresh",
     ),
     Step(
