@@ -63,9 +63,10 @@ STEPS = (  # docs/results.md, docs/claims.md, docs/forecasts.md, docs/training.m
         "atlas-1000",
     ),
     Step("evidence", 0.2, "bench evidence --data {data}", "evidence"),
+    Step("weights", 0.1, "{python} benchmarks/weights.py --data {data}/atlas"),
     Step("starts", 0.3, "bench starts --data {data} --tables 24", "starts"),
     Step("claims", 1.3, "bench claims --first 600 --count 200", "claims"),
-    Step("calibration", 0.1, "bench calibration --batches 25", "calibration"),
+    Step("calibration", 0.4, "bench calibration --batches 100", "calibration"),
     Step("capture", 1.0, "bench capture --data {data}/atlas --rows 200", "capture"),
     Step("hindsight", 0.1, "bench hindsight {out}/capture.jsonl --data {data}/atlas"),
     Step(
