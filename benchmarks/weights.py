@@ -46,6 +46,7 @@ class Part:
     effective: float  # parameters that the rows determine, and not the prior
     likelihood: float
     evidence: float
+    model: int  # position of the kernel
     is_plainest: bool  # constant noise, and a factor of one
 
 
@@ -79,7 +80,7 @@ def fits_of(train: Dataset, test: Dataset) -> Fits:
     s = mixture.models[0].fitted_kernel.standardiser
     assert s is not None
     u, seen = s.transform_y(test.y), mixture.models[0].warp.inverse(mixture.models[0].y.numpy())
-    for model, is_plain in zip(mixture.models, fitted.is_plain, strict=True):
+    for k, (model, is_plain) in enumerate(zip(mixture.models, fitted.is_plain, strict=True)):
         Z = model.inputs(test.X)
         mean, _, total = model.moments(Z)
         effective, evidence = effective_parameters(model, is_plain)
@@ -92,7 +93,7 @@ def fits_of(train: Dataset, test: Dataset) -> Fits:
                 new = _density(model.warp.forward(u) - mean, spread * total * np.exp(there))
                 slopes = model.warp.log_slope(model.warp.inverse(model.y.numpy())), model.warp.log_slope(u)
                 numbers = model.parameter_count, effective, model.log_marginal_likelihood, evidence
-                parts.append(Part(loo + slopes[0], new + slopes[1], *numbers, place == 0 and spread == 1.0))
+                parts.append(Part(loo + slopes[0], new + slopes[1], *numbers, k, place == 0 and spread == 1.0))
     return Fits(parts, (Tail().log_density(seen), Tail().log_density(u)), train.n, train.d)
 
 
@@ -141,7 +142,8 @@ def regressed(tables: list[Fits]) -> list[float]:
         c = np.linalg.solve((A / scale).T @ (A / scale) + 10 * np.eye(len(scale)), (A / scale).T @ b) / scale
         for i in np.flatnonzero(fold == f).tolist():
             t = tables[i]
-            scores[i] = stacking(t, lambda p, t=t, c=c: float(c @ features(t, p)) * t.rows)  # type: ignore[misc]
+            prices = {p.model: float(c @ features(t, p)) * t.rows for p in t.parts if p.is_plainest}
+            scores[i] = stacking(t, lambda p, prices=prices: prices[p.model])  # type: ignore[misc]
     return scores
 
 

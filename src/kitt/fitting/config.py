@@ -44,7 +44,7 @@ class FitConfig:
     prior: str = "default"
     method: Literal["bfgs", "l-bfgs"] = "bfgs"  # `kitt bench fit`
     draws: int = 8  # starts of a single word drawn from the prior, beside the guesses: tests/fitting/test_fit.py
-    starts: int = 2  # best starts that are optimised together on `scored_rows`: `kitt bench starts`
+    starts: int = 2  # best starts on `scored_rows` that go on from there: `kitt bench starts`
     coarse_rows: int = 300  # rows of the coarse search; a smaller table is searched whole: `kitt bench atlas`
     coarse_share: float = 2 / 3  # of a larger table this share, up to `max_coarse_rows`: `kitt bench uci`, split 0
     max_coarse_rows: int = 600
@@ -57,7 +57,7 @@ class FitConfig:
     inducing: int = 600  # inducing points of that posterior: UCI tables
     # The search on some of the rows.
     scored_rows: int = 100  # rows on which all draws and guesses are compared; set by hand
-    batch_steps: int = 0  # optimiser steps of the best starts on those rows: `kitt bench atlas`
+    batch_steps: int = 0  # optimiser steps of these starts on those rows, all together: `kitt bench atlas`
     first_steps: int = 5  # the same for the Matern52 that gives other starts, and to see whether a word adds anything
     batch_patience: int = 3  # stop after this many steps that gain less than the tolerance; set by hand
     longest_step: float = 2.0  # largest change of an unconstrained parameter in one step; set by hand
