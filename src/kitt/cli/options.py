@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ENDINGS = (".csv", ".tsv", ".txt", ".dat", ".data", ".parquet", ".gz")  # of the tables in a directory
 _LEAST_SECONDS = 0.1  # for the fits, even if reading the table took longer than the deadline
-_FILES = 2.0  # time of reading the table and writing the model, relative to reading the table
+_FILES = 4.0  # time of reading the table, explaining and writing the model, relative to reading the table
 _CHECKS = 3.0  # longest time of the checks on left-out rows, relative to the time of the fits
 
 Target = Annotated[str | None, typer.Option("--target", "-t", help="Column to predict; without it, the last.")]
