@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from kitt.fitting.config import FitConfig
 from kitt.fitting.fitted import FittedGP
 from kitt.fitting.objective import Objective
 from kitt.fitting.table import Table
+from kitt.gp.exact import normal_log_density
 from kitt.lab.bench import atlas
 from kitt.model.candidates import prior_of
 from kitt.model.options import Options
@@ -32,7 +34,6 @@ from kitt.suggest import suggest_dataset
 from kitt.table.dataset import Dataset
 from kitt.table.scaling import FloatArray
 
-_LOG_2PI = np.log(2 * np.pi)
 _FOLDS = 5  # of tables, for the regression
 
 
@@ -67,9 +68,7 @@ def effective_parameters(model: FittedGP, is_plain: bool) -> tuple[float, float]
     objective = Objective(kernel.expression, table, FitConfig(prior=prior_of(is_plain)))
     prior, all_of_it = objective.information(theta, 0), objective.information(theta, model.rows)
     share = torch.linalg.solve(all_of_it, all_of_it - prior)
-    value = model.log_marginal_likelihood + float(
-        objective.prior.log_density(theta)
-    )  # in units of the untransformed target
+    value = model.log_marginal_likelihood + float(objective.prior.log_density(theta))
     return float(torch.trace(share)), objective.log_evidence(theta, value, model.rows)
 
 
@@ -89,16 +88,13 @@ def fits_of(train: Dataset, test: Dataset) -> Fits:
             noises.append((model.fitted_noise[1], model.noise_model.log_factor(Z.numpy(), mean, total)))
         for place, (here, there) in enumerate(noises):
             for spread in DEFAULT.spreads:
-                loo = _density((model.y - model.loo.mean).numpy(), spread * model.loo.variance.numpy() * np.exp(here))
-                new = _density(model.warp.forward(u) - mean, spread * total * np.exp(there))
+                variance = spread * model.loo.variance.numpy() * np.exp(here)
+                loo = normal_log_density(model.y.numpy(), model.loo.mean.numpy(), variance)
+                new = normal_log_density(model.warp.forward(u), mean, spread * total * np.exp(there))
                 slopes = model.warp.log_slope(model.warp.inverse(model.y.numpy())), model.warp.log_slope(u)
                 numbers = model.parameter_count, effective, model.log_marginal_likelihood, evidence
                 parts.append(Part(loo + slopes[0], new + slopes[1], *numbers, k, place == 0 and spread == 1.0))
     return Fits(parts, (Tail().log_density(seen), Tail().log_density(u)), train.n, train.d)
-
-
-def _density(residual: FloatArray, variance: FloatArray) -> FloatArray:
-    return -0.5 * (residual**2 / variance + np.log(variance) + _LOG_2PI)
 
 
 def nlpd(fits: Fits, parts: list[Part], weights: FloatArray, tail: float) -> float:
@@ -142,9 +138,13 @@ def regressed(tables: list[Fits]) -> list[float]:
         c = np.linalg.solve((A / scale).T @ (A / scale) + 10 * np.eye(len(scale)), (A / scale).T @ b) / scale
         for i in np.flatnonzero(fold == f).tolist():
             t = tables[i]
-            prices = {p.model: float(c @ features(t, p)) * t.rows for p in t.parts if p.is_plainest}
-            scores[i] = stacking(t, lambda p, prices=prices: prices[p.model])  # type: ignore[misc]
+            prices = [float(c @ features(t, p)) * t.rows for p in t.parts if p.is_plainest]  # one for each kernel
+            scores[i] = stacking(t, partial(_price, prices))
     return scores
+
+
+def _price(prices: list[float], part: Part) -> float:
+    return prices[part.model]
 
 
 WEIGHTINGS: dict[str, Callable[[Fits], float]] = {

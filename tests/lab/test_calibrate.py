@@ -2,7 +2,10 @@
 
 import numpy as np
 import torch
+from typer.testing import CliRunner
 
+from kitt.cli.main import app
+from kitt.errors import InvalidInputError
 from kitt.lab.calibrate import calibrate_run, curve, temperature
 from kitt.lab.train import recipe, train
 from kitt.network.checkpoint import load, save
@@ -30,6 +33,12 @@ def test_a_checkpoint_keeps_its_losses_and_temperatures(tmp_path):
     after = load(calibrate_run(own, tmp_path / "new.safetensors", property_batches=1))
     assert after.facts.extra["caption_temperature"] == before.facts.extra["caption_temperature"]
     assert set(after.tensors) == set(before.tensors)
+
+
+def test_an_output_that_cannot_be_written_is_found_before_the_work(tmp_path):
+    result = CliRunner().invoke(app, ["finish", "default", "--out", str(tmp_path / "none" / "mine.safetensors")])
+    assert result.exit_code != 0
+    assert isinstance(result.exception, InvalidInputError)
 
 
 def test_a_curve_undoes_a_known_distortion():

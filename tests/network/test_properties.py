@@ -45,6 +45,13 @@ def test_a_sample_of_longer_captions_is_close() -> None:
     np.testing.assert_allclose(few, all_of_them, atol=0.06)
 
 
+def test_a_curve_corrects_the_sum_of_its_property_alone() -> None:
+    before, after = properties(step, 2), properties(step, 2, {"trend": ([0.0, 1.0], [0.5, 1.0])})
+    for old, new in zip(before, after, strict=True):
+        expected = 0.5 + 0.5 * old.probability if old.name == "trend" else old.probability
+        assert new.probability == pytest.approx(expected)
+
+
 @pytest.mark.parametrize(
     ("text", "names"),
     [

@@ -9,7 +9,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ from torch import Tensor
 from kitt.lab.advice import learn_head
 from kitt.lab.examples import read_examples
 from kitt.lab.simulate import PAD, Batch
-from kitt.lab.train import RunFolder, TrainConfig, draw_batch, recipe
+from kitt.lab.train import RunFolder, TrainConfig, draw_batch, preset_of, recipe
 from kitt.lab.train.validate import network_captions
 from kitt.language.grammar import Expression
 from kitt.network.advice import to_tensors
@@ -28,6 +27,7 @@ from kitt.network.checkpoint import LoadedModel, load, save
 from kitt.network.network import StemEncoder, teacher_forcing
 from kitt.network.properties import EXCLUSIVE, PROPERTIES, has_property, properties
 from kitt.network.search import Stepper
+from kitt.table.scaling import FloatArray
 
 _KNOTS = 8  # of a calibration curve, each for an equal number of data sets
 
@@ -49,16 +49,14 @@ def calibrate_run(
     of properties, and 0 keeps those of a checkpoint; `progress` is called with the share of these batches that is done.
     """
     loaded = load(RunFolder(run).checkpoint if run.is_dir() else run)
-    extra, config = dict(loaded.facts.extra), recipe("default")
+    extra, config = dict(loaded.facts.extra), recipe(preset_of(loaded.facts.name))
     if run.is_dir():
         config = TrainConfig.from_dict(json.loads(RunFolder(run).load_state()["config"]))
         extra |= calibrate(loaded, list(fresh(config, batches, seed)))
     loaded = replace(loaded, facts=replace(loaded.facts, name=out.stem, extra=extra))
     if property_batches:
-        drawn = enumerate(fresh(config, property_batches, seed + 1))
-        extra["property_curves"] = property_curves(
-            loaded, (_counted(batch, i / property_batches, progress) for i, batch in drawn)
-        )
+        drawn = fresh(config, property_batches, seed + 1)
+        extra["property_curves"] = property_curves(loaded, _reported(drawn, property_batches, progress))
     save(out, loaded.model, loaded.facts, tensors=loaded.tensors, half=True)
     if losses is not None:
         add_advice(out, *losses)
@@ -81,9 +79,10 @@ def fresh(config: TrainConfig, batches: int, seed: int) -> Iterator[Batch]:
         yield draw_batch(config.data, *config.sizes.draw(generator), generator)
 
 
-def _counted(batch: Batch, share: float, progress: Callable[[float], None]) -> Batch:
-    progress(share)
-    return batch
+def _reported(batches: Iterable[Batch], count: int, progress: Callable[[float], None]) -> Iterator[Batch]:
+    for i, batch in enumerate(batches):
+        progress(i / count)
+        yield batch
 
 
 def calibrate(loaded: LoadedModel, batches: list[Batch]) -> dict[str, float]:
@@ -141,7 +140,7 @@ def property_curves(loaded: LoadedModel, batches: Iterable[Batch]) -> dict[str, 
     }
 
 
-def curve(probability: np.ndarray[Any, Any], is_right: np.ndarray[Any, Any]) -> list[list[float]]:
+def curve(probability: FloatArray, is_right: FloatArray) -> list[list[float]]:
     """The increasing function through the mean probability and the share of hits of groups of equal size."""
     order = np.argsort(probability, kind="stable")
     groups = np.array_split(order, min(_KNOTS, len(order)))

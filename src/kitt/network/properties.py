@@ -50,6 +50,9 @@ PROPERTIES: dict[str, tuple[str, Callable[[Expression], bool]]] = {
 }
 
 
+EXCLUSIVE = ("smooth", "rough", "nothing but noise")  # a kernel has exactly one of these
+
+
 @dataclass(frozen=True)
 class PropertiesConfig:
     """How the sums are computed; chosen on simulated tables (`kitt bench calibration`)."""
@@ -103,9 +106,6 @@ def alike(captions: Sequence[tuple[Expression, float]]) -> tuple[Group, ...]:
         members.sort(key=lambda pair: -pair[1])
         made.append(Group(tuple(e for e, _ in members), sum(p for _, p in members)))
     return tuple(sorted(made, key=lambda group: -group.probability))
-
-
-EXCLUSIVE = ("smooth", "rough", "nothing but noise")  # a kernel has exactly one of these
 
 
 def has_property(name: str, expression: Expression) -> bool:

@@ -20,7 +20,7 @@ from kitt.lab.bench.datasets import Source
 from kitt.lab.bench.recovery import calibration, calibration_error
 from kitt.lab.bench.runner import Cell, Line
 from kitt.lab.simulate import PAD
-from kitt.lab.train import PRESETS, draw_batch, recipe
+from kitt.lab.train import draw_batch, preset_of, recipe
 from kitt.language.grammar import Expression, parse
 from kitt.network.caption import HEADS, caption
 from kitt.network.checkpoint import load, read_facts
@@ -31,8 +31,7 @@ def calibration_cells(models: Sequence[str], batches: int, preset: str | None = 
     """One cell for each batch; without a preset, each network gets the mixture that it was trained on, if known by name."""
     cells = []
     for model in models:
-        name = read_facts(model).name
-        of = preset or (name if name in PRESETS else "default")
+        of = preset or preset_of(read_facts(model).name)
         for i in range(batches):
             arguments = {"model": model, "preset": of, "batch": i}
             cells.append(Cell({"bench": "calibration", **arguments}, calibrate, arguments))

@@ -72,9 +72,10 @@ def _figures(evidence: Any) -> dict[str, float]:
     }
 
 
-def summary(lines: Sequence[Line]) -> list[dict[str, Any]]:
+def summary(lines: Sequence[Line], least_rows: int = 0) -> list[dict[str, Any]]:
     """For each kind of cross-validation and each figure: mean bias over tables, its interval, trimmed mean, median."""
-    results = [line["result"] for line in lines if line["status"] == "ok"]
+    found = [line["result"] for line in lines if line["status"] == "ok"]
+    results = [result for result in found if result["n_train"] >= least_rows]
     rows = []
     for kind, name in KINDS.items() if results else ():
         for figure in results[0][kind]:

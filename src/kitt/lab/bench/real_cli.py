@@ -94,6 +94,7 @@ def evidence(
     rows: TrainRows = 200,
     splits: Splits = "0",
     effort: Annotated[str, typer.Option(help="quick, normal or thorough.")] = "normal",
+    least_rows: Annotated[int, typer.Option(help="Summarise only tables with so many training rows.", min=0)] = 0,
     out: Out = Path("evidence.jsonl"),
     jobs: Jobs = 1,
     as_json: AsJson = False,
@@ -105,7 +106,7 @@ def evidence(
 
     found = atlas.sources(data_directory(data, "atlas"), rows)[:tables]
     cells = e.evidence_cells(found, splits_of(splits), rows, effort)
-    print_rows(e.summary(run_cells(cells, out, jobs)), as_json, "evidence and test rows")
+    print_rows(e.summary(run_cells(cells, out, jobs), least_rows), as_json, "evidence and test rows")
 
 
 @app.command()

@@ -258,6 +258,11 @@ def _smoke() -> TrainConfig:
 PRESETS: dict[str, Callable[[], TrainConfig]] = {"default": _default, "paper": _paper, "smoke": _smoke}
 
 
+def preset_of(name: str) -> str:
+    """The preset that a checkpoint of this name was trained with: its own, or else `default`."""
+    return name if name in PRESETS else "default"
+
+
 def recipe(name: str, tables: str | Path | None = None) -> TrainConfig:
     """The training run of a preset; of `default`, with inputs of a folder of tables, if it is given."""
     if name not in PRESETS:
