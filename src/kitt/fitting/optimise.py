@@ -142,8 +142,9 @@ class CoarseSolutions:
             sharper.append(self._climb(_REFERENCE, shortened(word, crude), budget, self.table, steps)[0])
         with suppress(FitError):
             residual = y - leave_one_out(Posterior.fit(kernel, theta, X, y), y).mean
-            if not budget.spent and (columns := rough_columns(X, residual, self.config.guesses)):
-                sharper.append(self._best_of(roughened(word, smooth, columns), budget))
+            columns = rough_columns(X, residual, self.config.guesses)
+            if not budget.spent and (families := roughened(word, smooth, columns)):
+                sharper.append(self._best_of(families, budget))
         return replace(smooth, sharper=tuple(crude.refined(kernel.unflatten(theta), 1e-3) for theta in sharper))
 
     def _best_of(self, families: list[Tensor], budget: Budget) -> Tensor:

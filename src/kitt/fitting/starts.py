@@ -23,6 +23,9 @@ from kitt.language.priors import Cauchy, Context, Distribution, Parameter, Prese
 
 Factor = dict[Parameter, Tensor]  # constrained values (D,) of one factor of a word
 
+_SCALES = (Parameter.LENGTHSCALE, Parameter.SLOPE)
+_APART = 0.4  # by which the logarithms of the scales of two equal factors differ from their mean at the start
+
 
 @dataclass(frozen=True)
 class FlatPrior:
@@ -166,6 +169,14 @@ def _options(primitive: Primitive, profile: Profile) -> list[tuple[bool, Factor]
     return list(special.get(primitive, _stationary)(profile))
 
 
+def _tilt(word: Word, factor: int, X: Tensor) -> Tensor:
+    """Factors (D,) by which the scales of equal factors of a word are moved apart: an optimiser would keep them equal."""
+    signs = torch.ones_like(X[0])
+    signs[1::2] = -1
+    is_square = len(word.factors) == 2 and word.factors[0] is word.factors[1]
+    return torch.exp(_APART * signs * (-1) ** factor) if is_square else torch.ones_like(X[0])
+
+
 def guesses(word: Word, profile: Profile, variance: float) -> Tensor:
     """Unconstrained parameters of one word, (G, P), with the given mean variance over the points."""
     kernel = Kernel(Expression((word,)), profile.X.shape[1])
@@ -176,7 +187,9 @@ def guesses(word: Word, profile: Profile, variance: float) -> Tensor:
         if not any(active for active, _ in choice) and not word.is_noise:
             continue
         values: dict[str, Tensor | float] = {"noise": 1.0, f"{word}.variance": 1.0}
-        values |= {f"{word}[{j}].{p.value}": v for j, (_, factor) in enumerate(choice) for p, v in factor.items()}
+        for j, (_, factor) in enumerate(choice):
+            tilt = _tilt(word, j, profile.X)
+            values |= {f"{word}[{j}].{p.value}": v * tilt if p in _SCALES else v for p, v in factor.items()}
         rows.append(kernel.flatten({s.name: values[s.name] for s in kernel.slots}))
     theta = torch.stack(rows)
     scale = variance / kernel.word_diagonals(theta, profile.X)[..., 0, :].mean(-1).clamp_min(1e-12)
@@ -228,9 +241,10 @@ def rough_columns(X: Tensor, residual: Tensor, config: StartsConfig) -> list[int
 def roughened(word: Word, profile: Profile, columns: list[int]) -> list[Tensor]:
     """Starts for a word alone: a short lengthscale along one of the columns, with the others as they are, or long."""
     families = []
-    for longer in (1.0, 10.0):
+    places = list(product(columns, profile.spectrum.config.shortening[1:]))
+    for longer in (1.0, 10.0) if places else ():
         starts = []
-        for d, shorter in product(columns, profile.spectrum.config.shortening[1:]):
+        for d, shorter in places:
             factor = torch.full_like(profile.lengthscale, longer)
             factor[d] = 1 / (shorter * profile.lengthscale[d].clamp_min(1.0))
             starts.append(_with_noise(word, profile.widened(factor), (0.01, 0.001)))
