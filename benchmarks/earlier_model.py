@@ -1,10 +1,12 @@
-"""The model of commit 0ee1f26 on the atlas, as lines of `kitt bench atlas`, so that `--against` compares with it.
+"""The model of commit 0ee1f26, as lines of `kitt bench atlas` and `kitt bench uci`, to be compared with the present one.
 
-    python benchmarks/earlier_model.py --data DIR --rows 200 --limit 150 --out earlier-200.jsonl
+    python benchmarks/earlier_model.py --data DIR/atlas --rows 200 --limit 150 --out earlier-200.jsonl
     kitt bench table atlas-200.jsonl --kind atlas --reference kitt --against earlier-200.jsonl
+    python benchmarks/earlier_model.py --suite uci --data DIR/uci --splits 3 4 5 --out earlier-uci.jsonl
+    kitt bench table uci.jsonl earlier-uci.jsonl --kind differences
 
-That commit has no benchmark on the atlas, so this script repeats the protocol of docs/atlas.md with its pipeline, from a
-checkout that it makes in build/earlier: the same rows, the same scores, one thread. It resumes where it was stopped.
+It runs in a checkout of that commit, which it makes in build/earlier, in one thread, and resumes where it was stopped. That
+commit has no benchmark on the atlas, so the protocol of docs/atlas.md is repeated here: the same rows, the same scores.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ import subprocess
 import sys
 import time
 import zlib
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 COMMIT = "0ee1f26"
 LEVELS = (np.arange(49) + 0.5) / 49  # of the quantiles behind the CRPS
 COVERAGES = (0.5, 0.9, 0.95)
+Cell = tuple[dict[str, Any], Callable[[], Mapping[str, Any]]]  # the key of a line, and what makes its result
 
 
 def use_earlier() -> None:
@@ -86,39 +91,58 @@ def evaluate(path: Path, rows: int, split: int) -> dict[str, Any]:
     }
 
 
+def atlas_cells(data: Path, rows: int, splits: list[int], limit: int) -> Iterator[Cell]:
+    """The first tables of an atlas."""
+    for split in splits:
+        for name in names(data, rows)[:limit]:
+            key = {"bench": "atlas", "table": name, "split": split, "rows": str(rows), "method": "kitt", "seed": 0}
+            yield key, partial(evaluate, data / "table" / f"{name}.csv", rows, split)
+
+
+def uci_cells(data: Path, splits: list[int]) -> Iterator[Cell]:
+    """The UCI tables, by the benchmark of that commit. The method has a name of its own, so that tables show both."""
+    from kitt.bench.datasets import sources  # of the earlier commit
+    from kitt.bench.methods import Spec
+    from kitt.bench.methods import evaluate as scores
+
+    for split in splits:
+        for table in sources(data):
+            method = f"kitt-{COMMIT}"
+            key = {"bench": "uci", "table": table.name, "split": split, "rows": "paper", "method": method, "seed": 0}
+            yield key, partial(scores, table, split, "paper", Spec.parse("kitt"), 0)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder of an atlas")
-    parser.add_argument("--rows", type=int, default=200)
-    parser.add_argument("--split", type=int, default=0)
-    parser.add_argument("--limit", type=int, default=10_000, help="only the first tables, in their order")
+    parser.add_argument("--data", type=Path, required=True, help="folder of an atlas, or of the UCI tables")
+    parser.add_argument("--suite", choices=("atlas", "uci"), default="atlas")
+    parser.add_argument("--rows", type=int, default=200, help="of the atlas")
+    parser.add_argument("--splits", type=int, nargs="+", default=[0])
+    parser.add_argument("--limit", type=int, default=10_000, help="only the first tables of the atlas, in their order")
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
     use_earlier()
     torch.set_num_threads(1)
+    if asked.suite == "uci":
+        cells = uci_cells(asked.data, asked.splits)
+    else:
+        cells = atlas_cells(asked.data, asked.rows, asked.splits, asked.limit)
     written = asked.out.read_text(encoding="utf-8").splitlines() if asked.out.exists() else []
-    done = {json.loads(line)["key"]["table"] for line in written}
-    for name in names(asked.data, asked.rows)[: asked.limit]:
-        if name in done:
+    done = [json.loads(line)["key"] for line in written]
+    for key, call in ((key | {"settings": {}}, call) for key, call in cells):
+        if key in done:
             continue
-        key = {
-            "bench": "atlas",
-            "table": name,
-            "split": asked.split,
-            "rows": str(asked.rows),
-            "method": "kitt",
-            "seed": 0,
-        }
-        line: dict[str, Any] = {"key": {**key, "settings": {}}, "versions": {"commit": COMMIT}}
+        line: dict[str, Any] = {"key": key, "versions": {"commit": COMMIT}}
+        began = time.process_time()
         try:
             with threadpool_limits(1):
-                result = evaluate(asked.data / "table" / f"{name}.csv", asked.rows, asked.split)
-            line |= {"status": "ok", "result": result}
+                result = dict(call())
+            line |= {"status": "ok", "result": {"cpu_seconds": time.process_time() - began} | result}
         except Exception as error:  # a table on which it fails is a result too
             line |= {"status": "failed", "error": repr(error)}
         with asked.out.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-        print(name, flush=True)
+            file.write(json.dumps(line, default=float) + "\n")
+        print(key["table"], key["split"], flush=True)
 
 
 if __name__ == "__main__":

@@ -145,6 +145,12 @@ ARCHIVE = (  # docs/archive.md; splits 0 to 2 of the UCI tables were used for tu
         "{python} benchmarks/earlier_model.py --data {data}/atlas --rows 1000 --limit 25",
         "earlier-1000",
     ),
+    Step(
+        "earlier-uci",
+        0.8,
+        "{python} benchmarks/earlier_model.py --suite uci --data {data}/uci --splits 3 4 5 6 7 8 9",
+        "earlier-uci",
+    ),
     Step("fit", 1.0, "bench fit --data {data} --limit 180", "fit"),
     Step("latency", 0.1, "bench latency --data {data} --repeats 5", "latency"),
     Step("busy", 0.1, "{python} benchmarks/busy.py"),

@@ -105,13 +105,20 @@ def test_some_methods_in_their_order(canned: list[Line]) -> None:
 def test_what_a_method_gains(canned: list[Line]) -> None:
     """A failed cell leaves its split out; a table with copies is shown twice and counted once."""
     grid = tables.difference_grid(canned, "nlpd", "kitt")
-    assert grid.head == ("method", "kitt is ahead on", "yacht", "wine", "wine without copies", "boston")
+    assert grid.head == ("method", "kitt is ahead / even / behind", "yacht", "wine", "wine without copies", "boston")
     rows = {row[0]: row[1:] for row in grid.rows}
     assert list(rows) == [method for method in METHODS if method != "kitt"]
-    assert rows["random-word"][0] == "3 of 3"
-    assert rows["rbf-shifted-noise"][0] == "0 of 3"
+    assert rows["random-word"][0] == "3 / 0 / 0"
     assert rows["random-word"][1].startswith("+0.7")
     assert rows["random-word"][1].endswith("(9)")
+
+
+@pytest.mark.parametrize(
+    ("differences", "sign"),
+    [([-0.1, -0.12, -0.11], -1), ([0.3, 0.1, -0.1], 0), ([0.2, 0.21], 1), ([0.5], 0), ([0, 0], 0)],
+)
+def test_a_method_is_ahead_only_beyond_two_standard_errors(differences: list[float], sign: int) -> None:
+    assert tables.verdict(differences) == sign
 
 
 def test_a_few_copies_in_one_split_do_not_count(canned: list[Line]) -> None:

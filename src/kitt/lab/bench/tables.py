@@ -29,6 +29,7 @@ from kitt.lab.bench.scores import (
     table_names,
 )
 
+CLEAR = 2.0  # standard errors of a difference, beyond which a method is ahead or behind
 PAPER_NAMES = {
     "rbf": "rbf-ard",
     "ts": "tree-search",
@@ -126,6 +127,12 @@ def score_grid(lines: Sequence[Line], measure: str, paper: Published | None = No
     return Grid(title, ("table", *methods, *paper), tuple(rows))
 
 
+def verdict(differences: Sequence[float]) -> int:
+    """The sign of a mean difference of paired scores, or 0 ("even") if it is within `CLEAR` standard errors or has none."""
+    mean, error, _ = mean_error(differences)
+    return int(np.sign(mean)) if abs(mean) > CLEAR * error else 0
+
+
 def difference_grid(lines: Sequence[Line], measure: str, method: str = "kitt") -> Grid:
     """Every other method minus one, on the splits that both have; a table with copies counts once, without them."""
     scores = collect(lines, measure)
@@ -133,35 +140,31 @@ def difference_grid(lines: Sequence[Line], measure: str, method: str = "kitt") -
     rows = []
     for other, tables in scores.items():
         gains = {t: paired(tables.get(t, {}), own.get(t, {})) for t in names}
-        means = {t: np.mean(gain) for t, gain in gains.items() if gain}
-        ahead = [means[t] > 0 for t in counted if t in means]
-        texts = (
-            f"{means[t]:{'+.2f' if measure == 'nlpd' else '+.2g'}} ({len(gains[t])})" if t in means else ""
-            for t in names
-        )
-        rows.append((other, f"{sum(ahead)} of {len(ahead)}", *texts))
-    title = f"{measure.upper()} less that of {method} on the same splits, mean (splits): what {method} gains"
-    return Grid(title, ("method", f"{method} is ahead on", *names), tuple(rows))
+        signs = [verdict(gains[t]) for t in counted if gains[t]]
+        counts = " / ".join(str(signs.count(sign)) for sign in (1, 0, -1))
+        rows.append((other, counts, *(_gain_text(gains[t], measure) for t in names)))
+    title = (
+        f"{measure.upper()} less that of {method} on the same splits, mean ± standard error (splits): what {method} gains; "
+        f"even means within {CLEAR:g} standard errors"
+    )
+    return Grid(title, ("method", f"{method} is ahead / even / behind", *names), tuple(rows))
+
+
+def _gain_text(gains: Sequence[float], measure: str) -> str:
+    """A mean with its sign and its standard error, and of how many splits."""
+    if not gains:
+        return ""
+    mean, error, count = mean_error(gains)
+    texts = [f"{mean:+.2f}", f"{error:.2f}"] if measure == "nlpd" else [f"{mean:+.2g}", f"{error:.1g}"]
+    return f"{' ± '.join(texts[: 1 if math.isnan(error) else 2])} ({count})"
 
 
 def compare(a: Mapping[str, Mapping[int, float]], b: Mapping[str, Mapping[int, float]], tables: Sequence[str]) -> Any:
-    """Tables that `a` wins, draws (within a standard error of the paired difference) and loses, and Wilcoxon's p."""
-    wins = draws = losses = 0
-    means = []
-    for name in tables:
-        differences = paired(a.get(name, {}), b.get(name, {}))
-        if not differences:
-            continue
-        mean, error, count = mean_error(differences)
-        means.append(mean)
-        if abs(mean) <= (error if count > 1 else 0.0):
-            draws += 1
-        elif mean < 0:
-            wins += 1
-        else:
-            losses += 1
+    """Tables that `a` wins, draws (see `verdict`) and loses, and Wilcoxon's p."""
+    found = [differences for t in tables if (differences := paired(a.get(t, {}), b.get(t, {})))]
+    signs, means = [verdict(differences) for differences in found], [np.mean(differences) for differences in found]
     p = float(wilcoxon(means).pvalue) if len(means) > 1 and any(means) else math.nan
-    return wins, draws, losses, p
+    return signs.count(-1), signs.count(0), signs.count(1), p
 
 
 def pairs_grid(lines: Sequence[Line], measure: str) -> Grid:
@@ -175,7 +178,10 @@ def pairs_grid(lines: Sequence[Line], measure: str) -> Grid:
             wins, draws, losses, p = compare(scores[a], scores[b], tables)
             texts.append("" if a == b else f"{wins}-{draws}-{losses} (p {digits(p) or '?'})")
         rows.append((a, *texts))
-    title = f"{measure.upper()}: wins-draws-losses of the row against the column, a draw within a standard error"
+    title = (
+        f"{measure.upper()}: wins-draws-losses of the row against the column, a draw within {CLEAR:g} standard errors "
+        "of the difference"
+    )
     return Grid(title, ("", *methods), tuple(rows))
 
 
