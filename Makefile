@@ -48,7 +48,7 @@ wheel-test:  ## the wheel in an empty environment: caption, fit and predict a sm
 	PYTHON=$(PYTHON) tests/wheel/run.sh
 
 bench-series: $(VENV)/dev  ## forecasts by statsforecast, in an environment of its own; DATA is an atlas, OUT its lines
-	benchmarks/series/run.sh $(or $(DATA),../shared/data/atlas) $(or $(OUT),runs/series.jsonl)
+	benchmarks/series/run.sh $(or $(DATA),$(error set DATA to the folder of an atlas)) $(or $(OUT),runs/series.jsonl)
 
 results: $(VENV)/dev  ## every published number again, from this commit; resumable, about ten hours; ARGS=--list shows the steps
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/results.py $(if $(DATA),--data $(DATA)) $(ARGS)

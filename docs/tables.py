@@ -1,4 +1,4 @@
-"""`python docs/tables.py`: writes the tables of results.md and archive.md again, each from the command above it.
+"""`python docs/tables.py`: writes the tables of the pages of results again, each from the command above it.
 
 A paragraph that is one command, `kitt bench table ...`, and ends with a colon is followed by what that command prints.
 """
@@ -15,7 +15,7 @@ from kitt.lab.bench.cli import app
 from kitt.lab.bench.runner import MIXED
 
 DOCS = Path(__file__).parent
-PAGES = (DOCS / "results.md", DOCS / "archive.md")
+PAGES = tuple(DOCS / f"{name}.md" for name in ("results", "forecasts", "archive"))
 PART = rf"\*\*.*\*\*\n|{MIXED}.*\n|(?:\|.*\n)+"  # a title, a warning, or the rows of a table
 PRINTED = re.compile(rf"^`kitt bench (table [^`]+)`:\n(?:\n(?:{PART}))+", re.MULTILINE)
 

@@ -159,6 +159,7 @@ def test_few_rows_are_noted() -> None:
     ("options", "message"),
     [
         ({"k": 0}, "k, the number of captions"),
+        ({"random_state": None}, "the seed must be a whole number"),
         ({"weights": "most"}, "stacking"),
         ({"effort": "none"}, "quick, normal, thorough"),
         ({"sums": False}, "no option is called sums"),

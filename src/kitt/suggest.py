@@ -84,7 +84,7 @@ def suggest_dataset(
 ) -> Suggestion:
     """The same for a Dataset and `Options`. With `captions` given, the network is not used, and no words are added."""
     report, times = progress or (lambda what, share: None), [time.perf_counter()]
-    deadline = Deadline.of(options.deadline, dataset.n)
+    deadline = Deadline.of(options, dataset.n)
     dataset = without_copies(dataset)
     report("captioning", 0.0)
     propose = _proposals(options) if captions is None else (lambda table: [])

@@ -11,14 +11,17 @@ from torch import Tensor
 
 from kitt.errors import FitError, InvalidInputError
 from kitt.fitting.config import Budget, FitConfig
-from kitt.fitting.fit import Fitter, fit, fit_all
+from kitt.fitting.fit import Fitter, _ordered, fit, fit_all
+from kitt.fitting.fitted import unwarped
 from kitt.fitting.objective import Objective
+from kitt.fitting.optimise import CoarseSolutions
 from kitt.fitting.table import Table
 from kitt.gp.exact import Likelihood, Posterior, leave_one_out
 from kitt.gp.sparse import SparsePosterior, choose_inducing
 from kitt.language.grammar import WORDS, parse
 from kitt.language.kernels import Kernel
 from kitt.table.dataset import Dataset
+from kitt.table.scaling import Warp
 
 
 def drawn(
@@ -287,3 +290,34 @@ def test_variances_of_huge_targets_are_finite():
     model = fit("RBF", Dataset.from_arrays(dataset.X, 1e200 * dataset.y), random_state=0)
     assert np.isfinite(model.predict(dataset.X)).all()
     assert np.isfinite(model.covariance(dataset.X)).all()
+
+
+def test_the_order_of_words_does_not_depend_on_that_of_the_rows():
+    """A trend that the first rows hardly show."""
+    time = np.linspace(-1.7, 1.7, 800)
+    y = 2 * time + np.sin(2 * math.pi * time / 0.3)
+    theta = fit("Linear + Periodic", (time[::8, None], y[::8]), random_state=0)
+    kernel, flat = theta.fitted_kernel.kernel, theta.fitted_kernel.theta
+    mixed = np.random.default_rng(0).permutation(800)
+    orders = [_ordered(kernel, flat, torch.tensor(time[rows, None]))[0].expression for rows in (np.arange(800), mixed)]
+    assert orders[0] == orders[1]
+
+
+def test_what_a_deadline_ended_early_is_searched_again():
+    dataset, *_ = drawn("RBF", n=80)
+    table, budget = Table.of(dataset), Budget(end=0.0)
+    coarse = CoarseSolutions(table, FitConfig(), 0)
+    early = coarse.solutions(parse("RBF").words, budget)[0].value
+    later = coarse.solutions(parse("RBF").words, Budget())[0].value
+    assert later == CoarseSolutions(table, FitConfig(), 0).solutions(parse("RBF").words, Budget())[0].value > early
+
+
+def test_a_transform_that_is_nearly_linear_keeps_the_variance():
+    mean, variance = unwarped(Warp("yeo-johnson", exponent=1.0 + 1e-9), np.array([0.3]), np.array([0.04]))
+    assert mean == pytest.approx(0.3)
+    assert variance == pytest.approx(0.04, rel=1e-6)
+
+
+def test_one_row_is_refused():
+    with pytest.raises(InvalidInputError, match="at least two rows"):
+        fit("RBF", ([[0.0]], [1.0]))

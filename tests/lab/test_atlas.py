@@ -389,7 +389,10 @@ def test_series(folder: Path, tmp_path: Path) -> None:
     assert all(entry["result"]["n_test"] == 10 for entry in found)
     assert found[0]["result"]["mae"] == pytest.approx(found[0]["result"]["naive_mae"])
     table = run("table", str(out), "--kind", "series")
-    assert "| seasonal-naive | 2 | 1.000 (1.000 to 1.000) | +0.000 | +0.000 |" in table
+    assert "| seasonal-naive | 2 | 1.000 (1.000 to 1.000) | 0% | +0.000 | +0.000 |" in table
+    assert "| rbf-ard | 2 |" in run("table", str(out), "--kind", "series", "--reference", "rbf-ard")
+    with pytest.raises(InvalidInputError, match="no lines of the reference 'theta': there are some of seasonal-naive"):
+        series.series_grid(found, "theta")
 
 
 def test_forecasts_of_rivals_become_lines(folder: Path) -> None:

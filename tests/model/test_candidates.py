@@ -14,7 +14,7 @@ from kitt.fitting.objective import Objective
 from kitt.fitting.table import Table
 from kitt.language.grammar import WORDS, Expression, parse
 from kitt.model.candidates import EFFORTS, NO_SIGNAL, PLAIN, Candidate, candidates, longer, with_changing_noise
-from kitt.model.fits import Fits, fit_candidates
+from kitt.model.fits import Fits, _Fitters, _leave_out_folds, fit_candidates
 from kitt.model.options import Options
 from kitt.network.caption import Caption
 from kitt.table.dataset import Dataset
@@ -238,3 +238,21 @@ def test_nothing_can_be_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Fitter, "fit", fails)
     with pytest.raises(KittError, match="no kernel could be fitted"):
         fits(table(20), ["RBF"])
+
+
+def test_a_sum_in_another_order_is_not_tried_again() -> None:
+    found = expressions_of(fits(table(320), ["RBF", "Linear + RBF"], answer="Linear", effort="thorough"))
+    assert len(found) == len({*found}) + sum(found.count(text) - 1 for text in ("RBF", "Linear + RBF") if text in found)
+    assert found.count("Linear + RBF") <= 2  # of the target as it is, and transformed
+
+
+def test_left_out_folds_are_for_all_models_or_for_none() -> None:
+    """So many columns need folds; when time is up, all weights come from leave-one-out."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 8))
+    data = Table.of(Dataset.from_arrays(X, X[:, 0] + 0.1 * rng.normal(size=30)))
+    assert all(model.stored_loo is not None for model in fits(data, ["Linear"]).models)
+    late = fits(data, ["Linear"], effort="quick")
+    late.models = [replace(model, stored_loo=None) for model in late.models]
+    _leave_out_folds(_Fitters(data, Options(fit_options=QUICK), end=-1.0), late)  # the clock of the tests stands at 0
+    assert all(model.stored_loo is None for model in late.models)

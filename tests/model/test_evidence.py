@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import kitt
+from kitt.fitting.config import FitConfig
 from kitt.fitting.folds import FoldsConfig, split
 from kitt.fitting.table import Table
+from kitt.gp.exact import Posterior
 from kitt.language.grammar import parse
 from kitt.model.evidence import EvidenceConfig, gather, left_out
 
@@ -119,3 +121,26 @@ def test_noise_that_was_found_constant_on_a_subset_is_not_fitted_again(large: ki
     constant = replace(model, stored_noise=None)
     assert constant.noise_model is None
     assert "loo" not in vars(constant)
+
+
+def test_a_file_of_a_large_model_does_not_make_its_evidence_exact(
+    large: kitt.Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels without weight have no sparse posterior in the file, and need none on all rows."""
+    again = kitt.Model.from_dict(large.to_dict())
+    exact = Posterior.fit
+
+    def fit_few(kernel, theta, X, y):
+        assert len(y) <= 200
+        return exact(kernel, theta, X, y)
+
+    monkeypatch.setattr(Posterior, "fit", fit_few)
+    assert again.evidence().density == pytest.approx(large.evidence().density, abs=1e-6)
+
+
+def test_very_many_other_rows_get_sparse_posteriors(large: kitt.Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FitConfig, "exact_rows", 250)
+    model = large.on(_wave(300, seed=2))
+    used = [m for m, weight in zip(model.mixture.models, model.weights, strict=True) if weight > 0]
+    assert all(m.inducing is not None for m in used)
+    assert model.predict(_wave(20, seed=3).X)[0].shape == (20,)

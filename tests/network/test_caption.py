@@ -207,6 +207,10 @@ def test_bad_options_are_explained(options, error, message):
 
 @pytest.mark.parametrize("shape", [(10, 0), (0, 3), (10,)])
 def test_bad_shapes_are_explained(shape):
+    with pytest.raises(InvalidInputError, match="expected finite numbers"):
+        caption(np.zeros((9, 2)), np.full(9, np.nan))
+    with pytest.raises(InvalidInputError, match="whole number of at least 1, got 2"):
+        caption(np.zeros((9, 2)), np.zeros(9), k=2.5)
     with pytest.raises(InvalidInputError, match="expected X of shape"):
         caption(np.zeros(shape), np.zeros(shape[0]), model=STEM)
 

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
+from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from kitt.errors import KittError
 from kitt.fitting.config import Budget, FitConfig
@@ -64,13 +65,12 @@ class Fitter:
     ) -> None:
         self.table, self.end = Table.of(data), end
         self.coarse = CoarseSolutions(self.table, FitConfig.of(config, options), _seed(random_state))
-        self.fitted: list[tuple[Expression, FittedGP]] = []  # each expression as it was requested
+        self.fitted: list[FittedGP] = []
         self.failures: list[Failure] = []
 
     def fit(self, expression: Expression | str, start: Tensor | None = None) -> FittedGP:
         """Fit one expression. With `start`, flat parameters in the order of `solution`, there is no search."""
-        asked = _expression(expression)
-        self.fitted.append((asked, model := _fit(asked, self.table, self.coarse, start, self.end)))
+        self.fitted.append(model := _fit(_expression(expression), self.table, self.coarse, start, self.end))
         return model
 
     def solution(self, expression: Expression) -> Tensor | None:
@@ -86,7 +86,7 @@ class Fitter:
         try:
             best, loo = self.coarse.solutions(words, budget)[0], self.coarse.leave_one_out(words)
             evidence = self.coarse.log_evidence(words, best, n)
-        except (KittError, RuntimeError, ArithmeticError):
+        except (KittError, LinAlgError, ArithmeticError):
             return -math.inf
         mean, variance = loo.mean.numpy(), loo.variance.numpy()
         if (noise := fit_noise(rows.X.numpy(), rows.y.numpy(), mean, variance)) is None:
@@ -98,7 +98,7 @@ class Fitter:
         """Whether the last word of a sum gains more than its parameters cost in the first steps of an optimisation."""
         try:
             return self.coarse.first_gain(expression.signal, Budget(self.end)) > 0
-        except (KittError, RuntimeError, ArithmeticError):
+        except (KittError, LinAlgError, ArithmeticError):
             return False
 
     def residual_table(self, expression: Expression) -> Table:
@@ -164,7 +164,7 @@ def fit_all(
     fitter = Fitter(data, config, random_state=random_state, **options)
     for expression in expressions:
         fitter.attempt(expression)
-    return [model for _, model in fitter.fitted], fitter.failures
+    return fitter.fitted, fitter.failures
 
 
 def _fit(
@@ -175,7 +175,7 @@ def _fit(
     budget = Budget(end if coarse.is_all else began + config.search_share * (end - began))
     is_exact = len(table.y) <= config.exact_rows
     used = table if is_exact else table.rows(config.subset_rows, coarse.generator("subset"))
-    objective = Objective(Expression(expression.noise_last.words), used, config)
+    objective = Objective(expression.noise_last, used, config)
     solution = _solve(objective, coarse, start, budget, end)
     kernel, theta = _ordered(objective.kernel, solution.theta, used.X)
     log_prior = float(objective.prior.log_density(solution.theta))
@@ -232,7 +232,7 @@ def _reordered(kernel: Kernel, theta: Tensor, order: list[int]) -> Tensor:
 
 def _ordered(kernel: Kernel, theta: Tensor, X: Tensor) -> tuple[Kernel, Tensor]:
     """The words by decreasing variance over the inputs, trace(K)/N − mean(K), which defines the order of a sum."""
-    X = X[:_SPREAD_ROWS]
+    X = X[torch.linspace(0, len(X) - 1, min(len(X), _SPREAD_ROWS)).long()]
     spread = kernel.word_diagonals(theta, X).mean(-1)
     signal = [i for i, word in enumerate(kernel.expression) if not word.is_noise]
     for i, term in zip(signal, kernel.terms(theta, X), strict=True):

@@ -252,7 +252,8 @@ class FittedGP:
         return variance if s is None else s.inverse_variance(variance)
 
 
-_NODES = ndtri((np.arange(32) + 0.5) / 32)  # equally probable values of a standard normal
+_NODES = ndtri((np.arange(32) + 0.5) / 32)  # equally probable values of a standard normal, with its variance:
+_NODES /= _NODES.std()
 
 
 def unwarped(warp: Warp, mean: FloatArray, variance: FloatArray) -> tuple[FloatArray, FloatArray]:

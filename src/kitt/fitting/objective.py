@@ -16,8 +16,8 @@ from kitt.language.grammar import Expression
 from kitt.language.kernels import Kernel
 from kitt.language.priors import Parameter, preset
 
-_BATCH = 64  # largest number of likelihoods that are computed in one batch, and
-_ENTRIES = 2**18  # of their covariances: 2 MB, which allocators keep and caches hold
+_BATCH = 64  # about the largest number of likelihoods that are computed in one batch, and
+_ENTRIES = 2**18  # of the entries of their covariances: 2 MB, which allocators keep and caches hold
 _STEP = 1e-4  # step of finite differences of the prior's score
 
 # Unconstrained parameters stay in this box; outside it only rounding errors would change.
@@ -94,7 +94,7 @@ class Objective:
         scores: list[Tensor] = []
         size = max(2, min(_BATCH, _ENTRIES // len(self.table.y) ** 2))  # a batch of one rounds differently
         for part in thetas.tensor_split(max(1, len(thetas) // size)):
-            if budget.spent and scores:  # guesses come before draws, so that they are always scored
+            if budget.spent and scores:  # the first batch, of guesses, is always scored
                 part = part[:0]
             scores.append(self._likelihoods(part))
         value = torch.cat(scores)

@@ -42,7 +42,7 @@ class Solution:
 
 
 class _Ascent:
-    """An objective as scipy calls it, and the best point so far. A point that cannot be evaluated has an infinite value."""
+    """An objective as scipy calls it, and the best point so far. A point that cannot be evaluated is far worse than all."""
 
     def __init__(self, objective: Objective, start: Tensor, tolerance: float, budget: Budget) -> None:
         self.objective, self.tolerance, self.budget = objective, tolerance, budget
@@ -117,6 +117,7 @@ class CoarseSolutions:
         self.is_all = len(self.table.y) == len(table.y)
         self.few = self.table.rows(config.scored_rows, generator)
         self.found: dict[Expression, list[Solution]] = {}
+        self._unfinished: set[Expression | None] = set()  # those, or None for the profile, that a deadline ended early
         self._profile: Profile | None = None
         self._profile_of: CoarseSolutions | None = None
 
@@ -128,9 +129,16 @@ class CoarseSolutions:
         """The profile with lengthscales, variance and noise of a fitted Matern52, which is close to most other words."""
         if self._profile_of is not None:
             return self._profile_of.profile(budget)
-        if self._profile is None:
+        if self._profile is None or self._is_unfinished(None, budget):
             self._profile = self._fitted_profile(budget)
+            self._note(None, budget)
         return self._profile
+
+    def _is_unfinished(self, what: Expression | None, budget: Budget) -> bool:
+        return what in self._unfinished and not budget.spent
+
+    def _note(self, what: Expression | None, budget: Budget) -> None:
+        (self._unfinished.add if budget.spent else self._unfinished.discard)(what)
 
     def _fitted_profile(self, budget: Budget) -> Profile:
         X, y, word, kernel = self.table.X, self.table.y, _REFERENCE.words[0], Kernel(_REFERENCE, self.table.X.shape[1])
@@ -162,9 +170,10 @@ class CoarseSolutions:
     def solutions(self, words: tuple[Word, ...], budget: Budget) -> list[Solution]:
         """The solutions of an expression, best first. Its words are added in the given order."""
         expression = Expression(words)
-        if expression not in self.found:
+        if expression not in self.found or self._is_unfinished(expression, budget):
             with threads_for(len(self.table.y)):
                 self.found[expression] = self._solutions(expression, budget)
+            self._note(expression, budget)
         return self.found[expression]
 
     def start(self, words: tuple[Word, ...], budget: Budget) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 from kitt.fitting.config import StartsConfig
 
 DEFAULT = StartsConfig()
+_COLUMNS = 16  # whose spectra are computed at once
 
 
 class Spectrum:
@@ -75,9 +76,12 @@ def _spectrum(X: Tensor, r: Tensor, shortest: Tensor, config: StartsConfig) -> t
 
 
 def _power(X: Tensor, r: Tensor, frequency: Tensor) -> Tensor:
-    """|sum r exp(2πi f x)|² for the frequencies (D, F) of each column."""
-    phase = 2 * math.pi * X.mT[:, None, :] * frequency[..., None]  # (D, F, N)
-    return (phase.cos() @ r).square() + (phase.sin() @ r).square()
+    """|sum r exp(2πi f x)|² for the frequencies (D, F) of each column, some columns at a time."""
+    powers = []
+    for x, f in zip(X.mT.split(_COLUMNS), frequency.split(_COLUMNS), strict=True):
+        phase = 2 * math.pi * x[:, None, :] * f[..., None]  # (columns, F, N)
+        powers.append((phase.cos() @ r).square() + (phase.sin() @ r).square())
+    return torch.cat(powers)
 
 
 def _season(x: Tensor, r: Tensor, peak: float, config: StartsConfig) -> float:

@@ -36,8 +36,10 @@ class Table:
             X, y = torch.tensor(s.transform_x(data.X)), torch.tensor(s.transform_y(data.y))
             return cls(X, y, _shortest(X), tuple(data.names), data.target, s)
         X, y = (torch.as_tensor(np.array(part, dtype=np.float64)) for part in data)
-        if X.dim() != 2 or y.shape != X.shape[:1] or not (torch.isfinite(X).all() and torch.isfinite(y).all()):
-            raise InvalidInputError(f"expected finite X (N, D) and y (N,), got {tuple(X.shape)} and {tuple(y.shape)}")
+        is_finite = bool(torch.isfinite(X).all() and torch.isfinite(y).all())
+        if X.dim() != 2 or y.shape != X.shape[:1] or len(y) < 2 or not is_finite:
+            shapes = f"{tuple(X.shape)} and {tuple(y.shape)}"
+            raise InvalidInputError(f"expected finite X (N, D) and y (N,) of at least two rows, got {shapes}")
         return cls(X, y, _shortest(X), tuple(f"x{d + 1}" for d in range(X.shape[1])))
 
     def warped(self) -> Table | None:

@@ -2,7 +2,7 @@
 
 Noise may differ from row to row (White and Linear*White are diagonal). Rows are read in chunks, so memory is M² plus a
 chunk, and time N M². Inducing points are rows, chosen one after the other: each is the row with the largest prior
-variance given those before it (a pivoted Cholesky decomposition; Burt et al., 2020).
+variance given those before it, relative to its noise (a pivoted Cholesky decomposition; Burt et al., 2020).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Prior distributions of kernel parameters: one table, with a column for each preset.
 
-`paper` is the paper's text, and its code where the text is silent. `default` is ours, for real tables. `botorch` is
-what BoTorch's `SingleTaskGP` assumes (dimension-scaled log-normal lengthscales), for plain candidates and baselines.
+`paper` is the paper's text, and its code where the text is silent. `default` is ours, for real tables. `botorch` has the
+dimension-scaled log-normal distributions of BoTorch's `SingleTaskGP`, for plain candidates and baselines.
 All parameters refer to inputs on the scale that `Preset.source` names and to a standardised target.
 """
 
@@ -174,7 +174,8 @@ DEFAULT = Preset(
 
 BOTORCH = Preset(
     "botorch",
-    "BoTorch's SingleTaskGP: lengthscales LogNormal(sqrt 2 + log(D)/2, sqrt 3), noise LogNormal(−4, 1); "
+    "Those of BoTorch's SingleTaskGP: lengthscales LogNormal(sqrt 2 + log(D)/2, sqrt 3), noise LogNormal(−4, 1), here for "
+    "standardised inputs instead of the unit cube, and as densities of logarithms, so that modes are larger than there; "
     "the rest as in `default`.",
     {
         **DEFAULT.table,

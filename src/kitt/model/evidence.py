@@ -232,6 +232,7 @@ def _judge_unused(
     models = [without_rows(m, test) if mixture.weights[k] else m for k, m in enumerate(mixture.models)]
     known = _plain(mixture, is_plain)
     plain = Fitter(rows, prior=prior_of(True), random_state=c.seed).fit(PLAIN) if known is None else models[known]
+    plain = plain if plain.rows == len(rows.y) else replace(plain, has_stored_noise=True)  # constant: none is fitted
     return _entries(replace(mixture, models=tuple(models)), conditioned(plain, rows, c), table, rows, test)
 
 

@@ -15,13 +15,12 @@ from torch import Tensor
 
 from kitt.errors import FitError
 from kitt.fitting import fitted
-from kitt.fitting.config import FitConfig
 from kitt.fitting.fit import Failure, Fitter
 from kitt.fitting.fitted import FittedGP
 from kitt.fitting.folds import FoldsConfig, with_folds
 from kitt.fitting.table import Table
 from kitt.language.grammar import Expression
-from kitt.model.candidates import EFFORTS, Candidate, Effort, candidates, longer, prior_of, without_noise
+from kitt.model.candidates import EFFORTS, Candidate, Effort, candidates, longer, without_noise
 from kitt.model.mixture import Mixture
 from kitt.model.options import Options
 from kitt.network.caption import Caption
@@ -84,17 +83,20 @@ def fit_candidates(
 
 
 def _needs_folds(table: Table, effort: Effort) -> bool:
-    """Whether leave-one-out at the fitted parameters would mislead the weights, because columns are many for the rows."""
+    """Whether weights come from refitted folds: of small tables if there is time, and always where columns are many for the
+    rows, because leave-one-out at the fitted parameters would mislead them."""
     n, d = table.X.shape
     return n <= (MANY_COLUMNS_ROWS if d > MANY_COLUMNS * n else effort.folds_rows)
 
 
 def _leave_out_folds(bench: _Fitters, fits: Fits) -> None:
-    for k, (model, is_plain) in enumerate(zip(fits.models, fits.is_plain, strict=True)):
-        if time.monotonic() > bench.end:
-            return
-        with suppress(FitError):
-            fits.models[k] = with_folds(model, bench.table, prior_of(is_plain), WEIGHT_FOLDS)
+    """Predictions of left-out folds for all models, or, if one fails or time is up, for none: they must be comparable."""
+    pairs = zip(fits.models, fits.is_plain, strict=True)
+    with suppress(FitError):
+        fits.models = [
+            with_folds(model, bench.table, bench.prior_of(is_plain), WEIGHT_FOLDS, bench.end, bench.objective)
+            for model, is_plain in pairs
+        ]
 
 
 def rows_to_fit(table: Table, options: Options) -> Table:
@@ -105,7 +107,7 @@ def rows_to_fit(table: Table, options: Options) -> Table:
 
 def _places_to_fit(rows: int, options: Options) -> Tensor | None:
     """The places of that subset, the same each time; None for a table of which all rows are used."""
-    config = FitConfig.of(None, dict(options.fit_options or {}))
+    config = options.fit_config
     if rows <= max(config.exact_rows, config.subset_rows):
         return None
     generator = torch.Generator().manual_seed(options.random_state)
@@ -116,7 +118,7 @@ def on_all_rows(mixture: Mixture, table: Table, options: Options, end: float = m
     """The same mixture with all models of nonzero weight conditioned on all rows, or on as many as time allows."""
     if mixture.models[0].rows == len(table.y):
         return mixture
-    config = FitConfig.of(None, dict(options.fit_options or {}))
+    config = options.fit_config
     models, left = list(mixture.models), int((mixture.weights > 0).sum())
     places = _places_to_fit(len(table.y), options)
     for k in np.argsort(-mixture.weights)[:left].tolist():
@@ -127,14 +129,14 @@ def on_all_rows(mixture: Mixture, table: Table, options: Options, end: float = m
 
 
 class _Fitters:
-    """A fitter for each prior and each transform of the target, made at first use; they share their profile of the table."""
+    """A fitter for each prior and each transform of the target; those of the target as it is share their profile of it."""
 
     def __init__(self, table: Table, options: Options, end: float) -> None:
         self.table, self.warped_table = table, table.warped() if options.warp else None
         search = EFFORTS[options.effort].search
         self._settings: dict[str, Any] = {"objective": options.objective, **search, **(options.fit_options or {})}
         self._seed = options.random_state
-        self.end = end
+        self.end, self.objective = end, options.objective
         self.named = self._fitter(table, "default")
         self.plain = self._fitter(table, "botorch")
         self.plain.coarse.share_profile(self.named.coarse)
@@ -142,6 +144,10 @@ class _Fitters:
 
     def _fitter(self, table: Table, prior: str) -> Fitter:
         return Fitter(table, random_state=self._seed, end=self.end, **{"prior": prior, **self._settings})
+
+    def prior_of(self, is_plain: bool) -> str:
+        """The prior with which plain kernels, or the others, are fitted."""
+        return (self.plain if is_plain else self.named).coarse.config.prior
 
     def of(self, candidate: Candidate) -> Fitter | None:
         if candidate.warped:
@@ -163,7 +169,7 @@ def _attempt(bench: _Fitters, candidate: Candidate, fits: Fits) -> None:
     if len(fitter.failures) > before:
         fits.failures.append(fitter.failures[-1])
     else:
-        fits.models.append(fitter.fitted[-1][1])
+        fits.models.append(fitter.fitted[-1])
         fits.is_plain.append(candidate.is_plain)
 
 
@@ -187,6 +193,7 @@ def _lengthen(
             sums = longer(best, [*propose(bench.named.residual_table(best)), *others])
         else:
             sums = [e for e in longer(best, others, most=1) if bench.named.is_promising(e)]
+        sums = [e for e in sums if not any(e.same_sum(known) for known in scores)]  # in another order of its words
         for e in sums:
             if time.monotonic() > bench.end:
                 break

@@ -38,9 +38,9 @@ class Options:
             raise InvalidInputError(f"weights must be one of {', '.join(get_args(Weighting))}, got '{self.weights}'")
         if self.effort not in EFFORTS:
             raise InvalidInputError(f"effort must be one of {', '.join(EFFORTS)}, got '{self.effort}'")
-        if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
+        if isinstance(self.k, bool) or not isinstance(self.k, Integral) or self.k < 1:
             raise InvalidInputError(f"k, the number of captions, must be a whole number of at least 1, got {self.k!r}")
-        if isinstance(self.random_state, Integral) and self.random_state < 0:
+        if not isinstance(self.random_state, Integral) or self.random_state < 0:
             raise InvalidInputError(f"the seed must be a whole number of at least 0, got {self.random_state!r}")
         if self.deadline is not None and not self.deadline > 0:
             raise InvalidInputError(f"the deadline must be a positive number of seconds, got {self.deadline}")
@@ -51,6 +51,11 @@ class Options:
         if unknown := [name for name in options if name not in known]:
             raise InvalidInputError(f"no option is called {', '.join(unknown)}; the options are {', '.join(known)}")
         return cls(**options)
+
+    @property
+    def fit_config(self) -> FitConfig:
+        """How kernels are fitted, as far as it is the same for all priors and efforts."""
+        return FitConfig.of(None, dict(self.fit_options or {}))
 
     def of_captions(self, fit: bool) -> dict[str, Any]:
         """The options of `kitt.caption`, except for the number of captions; of a table that is to be fitted, or not."""
@@ -67,9 +72,9 @@ class Deadline:
     of_all: float = math.inf
 
     @classmethod
-    def of(cls, seconds: float | None, rows: int) -> Deadline:
-        """A deadline that counts from now; for a large table, a good part is reserved for conditioning on all rows."""
-        if seconds is None:
+    def of(cls, options: Options, rows: int) -> Deadline:
+        """The deadline from now on; for a large table, a good part is reserved for conditioning on all rows."""
+        if options.deadline is None:
             return cls()
-        now, share = time.monotonic(), 0.55 if rows > FitConfig.exact_rows else 0.9
-        return cls(now + share * seconds, now + seconds)
+        now, share = time.monotonic(), 0.55 if rows > options.fit_config.exact_rows else 0.9
+        return cls(now + share * options.deadline, now + options.deadline)

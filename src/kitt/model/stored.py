@@ -14,9 +14,10 @@ from torch import Tensor
 
 from kitt.errors import InvalidInputError
 from kitt.files import check_schema, read_schema
+from kitt.fitting.config import FitConfig
 from kitt.fitting.fitted import FittedGP
 from kitt.fitting.noise import NoiseModel
-from kitt.gp.sparse import SparsePosterior
+from kitt.gp.sparse import SparsePosterior, choose_inducing
 from kitt.language import fitted_kernel
 from kitt.language.fitted_kernel import FittedKernel
 from kitt.model.predictive import Tail
@@ -53,7 +54,7 @@ def conditioned(
     s = kernel.standardiser
     X = torch.tensor(rows.X if s is None else s.transform_x(rows.X))
     y = torch.tensor(warp.forward(rows.y if s is None else s.transform_y(rows.y)))
-    Z = None if inducing is None else torch.tensor(inducing, dtype=torch.float64)
+    Z = None if inducing is None else torch.as_tensor(inducing, dtype=torch.float64)
     norm = math.inf if facts["gradient_norm"] is None else facts["gradient_norm"]
     places = None if facts["places_at_fit"] is None else torch.tensor(facts["places_at_fit"], dtype=torch.int64)
     if places is not None and (not len(places) or int(places.max()) >= len(y)):
@@ -131,6 +132,15 @@ def light(document: Mapping[str, Any]) -> Mapping[str, Any]:
 def inducing_of(model: FittedGP | None) -> list[list[float]] | None:
     """The inducing points of a sparse posterior."""
     return None if model is None or model.inducing is None else model.inducing.tolist()
+
+
+def new_inducing(kernel: FittedKernel | None, rows: Dataset) -> Tensor | None:
+    """Inducing points for rows that are too many for an exact posterior; None for others, and for no kernel."""
+    if kernel is None or rows.n <= FitConfig.exact_rows:
+        return None
+    s, generator = kernel.standardiser, torch.Generator().manual_seed(0)
+    X = torch.tensor(rows.X if s is None else s.transform_x(rows.X))
+    return choose_inducing(kernel.kernel, kernel.theta, X, FitConfig.inducing, generator)
 
 
 def facts_of(model: FittedGP | None) -> dict[str, Any]:

@@ -71,9 +71,9 @@ def new_rows(encoding: Encoding, table: Any, y: ArrayLike | None) -> Dataset:
 def updated(mixture: Mixture, new: Dataset) -> tuple[Mixture, Predictive]:
     """The mixture conditioned on more rows, and the predictive distribution of each new row given all rows before it."""
     models, moments = [], {}
-    used = {c.model for c in mixture.components}
+    used, changing = {c.model for c in mixture.components}, {c.model for c in mixture.components if c.changing_noise}
     for k, model in enumerate(mixture.models):
-        models.append(_extended(model, new, k in used))
+        models.append(_extended(model, new, k in used, k in changing))
         if k in used:
             moments[k] = _one_step_ahead(model, models[-1], new)
     rows = [(moments[c.model], mixture.models[c.model], c) for c in mixture.components]
@@ -84,8 +84,8 @@ def updated(mixture: Mixture, new: Dataset) -> tuple[Mixture, Predictive]:
     return replace(mixture, models=tuple(models)), Predictive(weights, mean, np.sqrt(variance), warps, mixture.tail)
 
 
-def _extended(model: FittedGP, new: Dataset, used: bool) -> FittedGP:
-    """The same GP conditioned on more rows; its Cholesky factor is extended if it was computed before."""
+def _extended(model: FittedGP, new: Dataset, used: bool, is_changing: bool) -> FittedGP:
+    """The same GP conditioned on more rows; its Cholesky factor is extended, and its noise model kept, where used."""
     s = model.fitted_kernel.standardiser
     Z = model.inputs(new.X)
     z = torch.tensor(model.warp.forward(new.y if s is None else s.transform_y(new.y)))
@@ -96,7 +96,7 @@ def _extended(model: FittedGP, new: Dataset, used: bool) -> FittedGP:
         model,
         X=torch.cat([model.X, Z]),
         y=y,
-        stored_noise=model.noise_model if used else model.stored_noise,
+        stored_noise=model.noise_model if is_changing else model.stored_noise,
         rows_at_fit=first,
         stored_loo=None,  # it refers to the old rows alone
         warnings=(*notes, _NOTE.format(first, len(y) - first)),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -172,8 +173,8 @@ _ALLOWED = {"head": HEADS, "search": tuple(SEARCHES), "ranking": tuple(RANKINGS)
 
 
 def _check_options(k: int, **chosen: str) -> None:
-    if k < 1:
-        raise InvalidInputError(f"k, the number of captions, must be at least 1, got {k}")
+    if not isinstance(k, Integral) or k < 1:
+        raise InvalidInputError(f"k, the number of captions, must be a whole number of at least 1, got {k!r}")
     for name, value in chosen.items():
         if value not in _ALLOWED[name]:
             raise InvalidInputError(f"{name} must be one of {', '.join(_ALLOWED[name])}, got '{value}'")
@@ -223,6 +224,8 @@ def _check_arrays(X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
         raise InvalidInputError(
             f"expected X of shape (rows, columns) and y of shape (rows,), got {X.shape} and {y.shape}"
         )
+    if not (np.isfinite(X).all() and np.isfinite(y).all()):
+        raise InvalidInputError("expected finite numbers, got missing or infinite ones: leave those rows out")
     return X, y
 
 

@@ -106,7 +106,7 @@ def judged(
     plain = Fitter(train, random_state=seed, prior="botorch", **options)
     for text in PLAIN:
         plain.attempt(text)
-    always = [Component.of(model, test) for _, model in plain.fitted]
+    always = [Component.of(model, test) for model in plain.fitted]
     named = Fitter(train, random_state=seed, **options)
     nlpd: dict[str, float] = {}
     bic: dict[str, float] = {}
@@ -114,7 +114,7 @@ def judged(
         before = len(named.fitted)
         for candidate in dict.fromkeys((expression, with_changing_noise(expression))):
             named.attempt(candidate)
-        models = [model for _, model in named.fitted[before:]]
+        models = named.fitted[before:]
         if models:
             components = [*(Component.of(model, test) for model in models), *always]
             nlpd[str(expression)] = mixture_nlpd(components, train, test)

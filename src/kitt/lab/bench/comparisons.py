@@ -181,7 +181,7 @@ HEAD = (
     "CRPS",
     "coverage of " + ", ".join(f"{100 * c:.0f}" for c in COVERAGES) + " %",
     f"90 % below {NARROW}",
-    f"CPU, times {TIMED}",
+    f"CPU, times {TIMED}, median",
 )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
+from kitt.errors import InvalidInputError
 from kitt.gp.exact import normal_log_density
 from kitt.lab import baselines
 from kitt.lab.baselines.seasonal_naive import period_of
@@ -96,23 +97,34 @@ def interval_scores(y: FloatArray, mean: FloatArray, low: FloatArray, high: Floa
 # --- the table -------------------------------------------------------------------------------------------------------
 
 
-def series_grid(lines: Sequence[Line]) -> Grid:
-    """A row for each method, on the series that it has in common with seasonal naive."""
+def series_grid(lines: Sequence[Line], reference: str = NAIVE) -> Grid:
+    """A row for each method; densities and errors are compared on the series that it has in common with the reference."""
     found, failed = by_method(lines, RULE, BENCH)
-    rows = [_row(m, found[m], found.get(NAIVE, {}), failed.get(m, 0)) for m in found]
+    if reference not in (*found, NAIVE):
+        raise InvalidInputError(
+            f"no lines of the reference '{reference}': there are some of {', '.join(found) or 'none'}"
+        )
+    rows = [_row(m, found[m], found.get(reference, {}), failed.get(m, 0)) for m in found]
     title = (
         "Series, forecasts of the last fifth: MAE over that of seasonal naive (geometric mean and 95 % interval over "
-        f"series), NLPD less that of {NAIVE} (nats per value, trimmed mean and median), coverage of 90 % intervals"
+        f"series), share of series on which it is lower than that of {reference}, NLPD less that of {reference} "
+        "(nats per value, trimmed mean and median), coverage of 90 % intervals"
     )
-    head = ("method", "series", "MAE (95 %)", "NLPD, trimmed", "NLPD, median", "coverage", "CPU s, median")
+    head = ("method", "series", "MAE (95 %)", "MAE lower", "NLPD, trimmed", "NLPD, median", "coverage", "CPU s, median")
     return Grid(title, head, tuple(rows))
 
 
-def _row(method: str, own: Results, naive: Results, failed: int) -> tuple[str, ...]:
+def _row(method: str, own: Results, reference: Results, failed: int) -> tuple[str, ...]:
     ratios = np.array([log_of(result["mae"]) - log_of(result["naive_mae"]) for result in own.values()])
     low, high = bootstrap_interval(len(ratios), lambda drawn: float(ratios[drawn].mean()))
-    nats = np.array(list(per_table(own, naive, difference("nlpd")).values()))
-    texts = (f"{trimmed_mean(nats):+.3f}", f"{np.median(nats):+.3f}") if len(nats) else ("", "")
+    errors, nats = (
+        np.array(list(per_table(own, reference, difference(measure)).values())) for measure in ("mae", "nlpd")
+    )
+    texts = (
+        (f"{np.mean(errors < 0):.0%}", f"{trimmed_mean(nats):+.3f}", f"{np.median(nats):+.3f}")
+        if len(nats)
+        else ("",) * 3
+    )
     return (
         method,
         f"{len(own)}" + (f", {failed} failed" if failed else ""),

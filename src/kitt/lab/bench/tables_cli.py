@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kitt.lab.bench.arguments import Against, Paper, Reference, Some
+from kitt.lab.bench.arguments import Against, Paper, Some
 from kitt.lab.bench.show import chosen, console, paper_folder, read_lines
 
 TABLES = (
@@ -23,19 +23,22 @@ def table(
     methods: Some = None,
     rule: Annotated[str | None, typer.Option(help="paper, interpolation or extrapolation.")] = None,
     paper: Paper = None,
-    reference: Reference = "botorch",
+    reference: Annotated[
+        str | None,
+        typer.Option(help="For atlas and series: the method to compare with; by default botorch and seasonal-naive."),
+    ] = None,
     against: Against = None,
 ) -> None:
     """A table in Markdown, beside the paper's columns."""
     from kitt.lab.bench import recovery as r
     from kitt.lab.bench import tables as t
     from kitt.lab.bench.bo import bo_grids
-    from kitt.lab.bench.comparisons import comparison_grids
+    from kitt.lab.bench.comparisons import TIMED, comparison_grids
     from kitt.lab.bench.runner import mixed_commits
-    from kitt.lab.bench.series import series_grid
+    from kitt.lab.bench.series import NAIVE, series_grid
 
     lines = [line for line in read_lines(files, methods) if rule is None or line["key"].get("rows") == rule]
-    folder, others = paper_folder(paper), None if against is None else read_lines([against], reference)
+    folder, others = paper_folder(paper), None if against is None else read_lines([against], reference or TIMED)
     grids = {
         "scores": lambda: t.score_grid(lines, measure, t.paper_columns(folder, f"{measure}.csv")),
         "differences": lambda: t.difference_grid(lines, measure, method),
@@ -51,8 +54,8 @@ def table(
         ),
         "recovery": lambda: r.recovery_grids(lines),
         "exhaustive": lambda: r.exhaustive_grid(lines),
-        "atlas": lambda: comparison_grids(lines, reference, others),
-        "series": lambda: series_grid(lines),
+        "atlas": lambda: comparison_grids(lines, reference or TIMED, others),
+        "series": lambda: series_grid(lines, reference or NAIVE),
         "bo": lambda: bo_grids(lines),
     }
     found = chosen(grids, kind, "table")()
