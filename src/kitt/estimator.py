@@ -150,12 +150,13 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
                 "expected at most one of return_std, return_cov and quantiles; got several: call predict for each of them"
             )
         table = self._inputs(X)
+        if quantiles is not None:
+            mean, _, values = self.model_.summary(table, quantiles, noisy)
+            return mean, values
         mean, std = self.model_.predict(table, noisy)
-        if return_std:
-            return mean, std
         if return_cov:
             return mean, self.model_.covariance(table, noisy)
-        return mean if quantiles is None else (mean, self.model_.quantiles(table, quantiles, noisy))
+        return (mean, std) if return_std else mean
 
     def log_density(self, X: Any, y: ArrayLike) -> FloatArray:
         """The log predictive density of each of M observations, of shape (M,)."""

@@ -10,8 +10,8 @@ from typing import Any
 from kitt.fitting.table import Table
 from kitt.language.grammar import WORDS, Expression
 from kitt.model.document import Model
-from kitt.model.fits import Progress, Propose, fit_candidates, on_all_rows, rows_to_fit
-from kitt.model.options import Deadline, Options
+from kitt.model.fits import Propose, fit_candidates, on_all_rows, rows_to_fit
+from kitt.model.options import Deadline, Options, Progress
 from kitt.model.suggestion import Suggestion, cautions
 from kitt.model.weights import average
 from kitt.network.caption import Captions, caption

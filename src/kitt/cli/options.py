@@ -16,7 +16,7 @@ from kitt.errors import InvalidInputError
 from kitt.files import check_writable
 
 if TYPE_CHECKING:
-    from kitt.model.fits import Progress
+    from kitt.model.options import Progress
     from kitt.model.suggestion import Suggestion
 
 ENDINGS = (".csv", ".tsv", ".txt", ".dat", ".data", ".parquet", ".gz")  # of the tables in a directory

@@ -33,7 +33,7 @@ from kitt.files import check_writable
 if TYPE_CHECKING:
     from kitt import Explanation
     from kitt.model.document import Model
-    from kitt.model.fits import Progress
+    from kitt.model.options import Progress
 
 app = typer.Typer()
 _OF_EVIDENCE = 0.6  # share of the time of an explanation that the predictions of left-out rows take, about

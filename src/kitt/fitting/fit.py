@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
@@ -32,7 +32,6 @@ from kitt.language.kernels import Kernel
 from kitt.language.priors import NOISE_FLOOR, Parameter
 from kitt.table.dataset import Dataset
 
-FloatArray = NDArray[np.float64]
 RandomState = int | torch.Generator | None
 _SPREAD_ROWS = 500  # on which the variance of each word is measured
 

@@ -18,20 +18,18 @@ from kitt.errors import InvalidInputError
 from kitt.fitting.noise import NoiseModel, fit_noise
 from kitt.fitting.table import Table
 from kitt.formatting import counted
-from kitt.gp.exact import LeaveOneOut, Posterior, leave_one_out, normal_log_density
+from kitt.gp.exact import LOG_2PI, LeaveOneOut, Posterior, leave_one_out, normal_log_density
 from kitt.gp.sparse import SparsePosterior, choose_inducing
 from kitt.language.fitted_kernel import FittedKernel
 from kitt.language.grammar import Expression
-from kitt.table.scaling import IDENTITY, Warp
+from kitt.table.scaling import IDENTITY, FloatArray, Warp
 
-FloatArray = NDArray[np.float64]
 _ENTRIES = 2**22  # of the covariance between training rows and new ones, worked on at once
 _LOO_ROWS = (
     5000  # rows from which a leave-one-out density is estimated, with a standard error of about 0.01 nats per row
 )
 _TRIAL_ROWS = 7000  # rows from which the time of a sparse posterior is estimated
 _FAR = 1e30  # standard deviations from which products of inputs overflow
-_LOG_2PI = math.log(2 * math.pi)
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,7 @@ class FittedGP:
         if isinstance(self.posterior, SparsePosterior):
             return self.posterior.log_marginal_likelihood + slope
         log_det = 2 * torch.diagonal(self.posterior.L).log().sum()
-        return slope - 0.5 * float(self.y @ self.posterior.alpha + log_det + len(self.y) * _LOG_2PI)
+        return slope - 0.5 * float(self.y @ self.posterior.alpha + log_det + len(self.y) * LOG_2PI)
 
     @cached_property
     def loo(self) -> LeaveOneOut:

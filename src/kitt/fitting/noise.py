@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from kitt.table.scaling import FloatArray
 
 
 @dataclass(frozen=True)

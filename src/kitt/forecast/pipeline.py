@@ -25,7 +25,7 @@ from kitt.model.predictive import Tail
 from kitt.table.scaling import FloatArray, Standardiser
 
 if TYPE_CHECKING:
-    from kitt.model.fits import Progress
+    from kitt.model.options import Progress
 
 _MOST_SEASONS = 3  # that a caller may give
 

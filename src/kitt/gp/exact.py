@@ -19,7 +19,7 @@ from kitt.errors import FitError
 from kitt.language.kernels import Kernel, Saved, Term
 from kitt.table.scaling import FloatArray
 
-_LOG_2PI = math.log(2 * math.pi)
+LOG_2PI = math.log(2 * math.pi)
 _LADDER = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)  # jitter that is tried, relative to the mean of the diagonal
 _PANEL = 160  # rows of the lower triangle worked on at once: small enough for the cache, large enough for BLAS
 
@@ -98,7 +98,7 @@ class _LogMarginalLikelihood(torch.autograd.Function):
     def forward(ctx: torch.autograd.function.FunctionCtx, K: Tensor, y: Tensor) -> Tensor:
         alpha, inverse, log_det = solve_and_invert(K.detach().clone, y, "the given matrix")
         ctx.save_for_backward(inverse, alpha)
-        return -0.5 * ((y * alpha).sum(-1) + log_det + y.shape[-1] * _LOG_2PI)
+        return -0.5 * ((y * alpha).sum(-1) + log_det + y.shape[-1] * LOG_2PI)
 
     @staticmethod
     def backward(ctx: torch.autograd.function.FunctionCtx, *grads: Tensor) -> tuple[Tensor, Tensor]:
@@ -131,7 +131,7 @@ class Likelihood:
             blocks = self._blocks(self.kernel.terms(theta, self.X))
             L = cholesky(self._covariance(blocks, self.kernel.noise(theta, self.X)), str(self.kernel.expression))
             white = torch.linalg.solve_triangular(L, self.y.unsqueeze(-1), upper=False).squeeze(-1)
-            value = -0.5 * (white.square().sum(-1) + _log_det(L) + self.y.shape[-1] * _LOG_2PI)
+            value = -0.5 * (white.square().sum(-1) + _log_det(L) + self.y.shape[-1] * LOG_2PI)
             return _finite(value, str(self.kernel.expression))
 
     def value_and_gradient(self, theta: Tensor) -> tuple[Tensor, Tensor]:
@@ -144,7 +144,7 @@ class Likelihood:
             alpha, inverse, log_det = solve_and_invert(
                 lambda: self._covariance(saved, noise), self.y, str(self.kernel.expression)
             )
-            value = -0.5 * ((self.y * alpha).sum(-1) + log_det + self.y.shape[-1] * _LOG_2PI)
+            value = -0.5 * ((self.y * alpha).sum(-1) + log_det + self.y.shape[-1] * LOG_2PI)
             noise_grad = 0.5 * (alpha.square() - torch.diagonal(inverse, dim1=-2, dim2=-1))
             grads = self._contract(frozen, saved, inverse, alpha)
         leaves = [leaf for term in terms for leaf in term.leaves]
@@ -276,7 +276,7 @@ class Posterior:
 
 
 def normal_log_density(y: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
-    return -0.5 * ((y - mean) ** 2 / variance + np.log(variance) + _LOG_2PI)
+    return -0.5 * ((y - mean) ** 2 / variance + np.log(variance) + LOG_2PI)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kitt.errors import FitError
-from kitt.gp.exact import solve_and_invert
+from kitt.gp.exact import LOG_2PI, solve_and_invert
 from kitt.language.grammar import Expression, Primitive
 from kitt.language.kernels import Kernel, has_variance
 from kitt.table.scaling import FloatArray
@@ -25,7 +25,6 @@ from kitt.table.scaling import FloatArray
 _STEP = 1e-4  # of central differences by a parameter
 _TOLERANCE = 1e-6  # of a row's distance from the grid, in steps
 _MOST_LAGS = 10  # for each row; where more are missing, nothing is gained
-_LOG_2PI = math.log(2 * math.pi)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +66,7 @@ class LagLikelihood:
         found = solve_and_invert(covariance, self.y, str(self.kernel.expression))
         alpha, lower = found[0].numpy(), found[1].numpy()
         inverse = np.tril(lower) + np.tril(lower, -1).T
-        value = -0.5 * (float(self.y @ found[0] + found[2]) + len(alpha) * _LOG_2PI)
+        value = -0.5 * (float(self.y @ found[0] + found[2]) + len(alpha) * LOG_2PI)
         slopes = np.concatenate([part[1:] for part in parts])
         pushed = np.vstack([slopes @ alpha, noise_slope * alpha])  # ∂K/∂θᵢ α
         traces = np.append(slopes.reshape(len(slopes), -1) @ inverse.ravel(), noise_slope * np.trace(inverse))

@@ -7,7 +7,6 @@ variance given those before it, relative to its noise (a pivoted Cholesky decomp
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,10 +15,9 @@ import torch
 from scipy.linalg import blas
 from torch import Tensor
 
-from kitt.gp.exact import LeaveOneOut, cholesky
+from kitt.gp.exact import LOG_2PI, LeaveOneOut, cholesky
 from kitt.language.kernels import Kernel
 
-_LOG_2PI = math.log(2 * math.pi)
 _ENTRIES = 2**19  # of a chunk of the cross-covariance: 4 MB, which allocators keep and caches hold
 _CANDIDATES = 8  # rows in the random sample per inducing point
 _JITTER = 1e-8
@@ -183,7 +181,7 @@ def _add_rows(
         b += sign * (scaled @ (y[rows] * s2.rsqrt()))
         # BLAS is column-major: the transpose of our lower triangle is its upper one.
         blas.dsyrk(sign, scaled.numpy().T, 1.0, B.numpy().T, trans=1, lower=0, overwrite_c=1)
-        bound -= 0.5 * float((y[rows].square() / s2 + s2.log() + missing / s2 + _LOG_2PI).sum())
+        bound -= 0.5 * float((y[rows].square() / s2 + s2.log() + missing / s2 + LOG_2PI).sum())
     return bound
 
 

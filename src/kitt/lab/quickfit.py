@@ -18,12 +18,11 @@ from kitt.fitting.objective import Objective
 from kitt.fitting.optimise import _distinct
 from kitt.fitting.starts import Profile, extended, first
 from kitt.fitting.table import Table
-from kitt.gp.exact import Posterior, leave_one_out
+from kitt.gp.exact import LOG_2PI, Posterior, leave_one_out
 from kitt.lab.tasks import TaskData
 from kitt.language.grammar import Expression, Word, parse
 from kitt.language.kernels import Kernel
 
-_LOG_2PI = math.log(2 * math.pi)
 _REFERENCE = parse("Matern52")
 TOLERANCE = 0.1  # nats that a few steps must together gain
 
@@ -100,5 +99,5 @@ class QuickFitter:
         except (KittError, RuntimeError, ArithmeticError):
             return None
         log_det = 2 * torch.diagonal(posterior.L).log().sum()
-        evidence = -0.5 * float(y @ posterior.alpha + log_det + len(y) * _LOG_2PI)
+        evidence = -0.5 * float(y @ posterior.alpha + log_det + len(y) * LOG_2PI)
         return QuickFit(expression, theta, value, evidence, loo.mean, loo.variance, *predicted)

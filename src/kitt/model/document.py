@@ -26,8 +26,9 @@ from kitt.fitting.table import Table
 from kitt.formatting import counted
 from kitt.language import fitted_kernel
 from kitt.language.fitted_kernel import FittedKernel
-from kitt.model.evidence import Evidence, EvidenceConfig, Progress, gather
+from kitt.model.evidence import Evidence, EvidenceConfig, gather
 from kitt.model.mixture import Component, Mixture, heaviest, shares_of
+from kitt.model.options import Progress
 from kitt.model.parts import Exportable
 from kitt.model.predictive import Predictive, Tail
 from kitt.model.stored import (

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,12 +34,12 @@ from kitt.language.grammar import Expression
 from kitt.model.candidates import PLAIN as PLAIN_KERNELS
 from kitt.model.candidates import prior_of
 from kitt.model.mixture import Mixture
+from kitt.model.options import Progress
 from kitt.model.predictive import Tail
 from kitt.model.weights import DEFAULT as WEIGHTS
 from kitt.model.weights import stack
 from kitt.table.scaling import FloatArray
 
-Progress = Callable[[str, float], None]
 PLAIN = PLAIN_KERNELS[0]  # the kernel that the gain is relative to
 _LEAST_VARIANCE = 1e-6  # for a target that is constant outside one fold
 

@@ -22,10 +22,9 @@ from kitt.fitting.table import Table
 from kitt.language.grammar import Expression
 from kitt.model.candidates import EFFORTS, Candidate, Effort, candidates, longer, without_noise
 from kitt.model.mixture import Mixture
-from kitt.model.options import Options
+from kitt.model.options import Options, Progress
 from kitt.network.caption import Caption
 
-Progress = Callable[[str, float], None]  # what is being done, and the share that is done
 Propose = Callable[[Table], list[Expression]]  # the network's captions of a table
 
 WEIGHT_FOLDS = FoldsConfig(folds=5)

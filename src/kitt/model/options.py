@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from numbers import Integral
 from typing import Any, get_args
@@ -13,6 +13,8 @@ from kitt.errors import InvalidInputError
 from kitt.fitting.config import FitConfig
 from kitt.model.candidates import EFFORTS
 from kitt.model.weights import Weighting
+
+Progress = Callable[[str, float], None]  # what is being done, and the share that is done
 
 
 @dataclass(frozen=True)

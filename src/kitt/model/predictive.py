@@ -13,9 +13,9 @@ import numpy as np
 from scipy.special import gammaln, logsumexp, ndtr, ndtri, stdtr, stdtrit
 
 from kitt.fitting.fitted import unwarped
+from kitt.gp.exact import LOG_2PI
 from kitt.table.scaling import FloatArray, Warp
 
-_LOG_2PI = math.log(2 * math.pi)
 _BISECTIONS = 50
 
 
@@ -61,7 +61,7 @@ class Predictive:
         """The log density (M,) at u (M,)."""
         z = np.stack(self._forward(u))
         slopes = {warp: warp.log_slope(u) for warp in set(self.warps)}
-        parts = -0.5 * (((z - self.mean) / self.std) ** 2 + _LOG_2PI) - np.log(self.std)
+        parts = -0.5 * (((z - self.mean) / self.std) ** 2 + LOG_2PI) - np.log(self.std)
         parts += np.stack([slopes[warp] for warp in self.warps]) + np.log(self.weights)[:, None]
         if self.tail.weight:
             parts = np.concatenate([parts, (self.tail.log_density(u) + math.log(self.tail.weight))[None]])

@@ -13,12 +13,12 @@ from scipy.special import softmax
 
 from kitt.errors import InvalidInputError
 from kitt.fitting.fitted import FittedGP
+from kitt.gp.exact import normal_log_density
 from kitt.model.mixture import Component, Mixture
 from kitt.model.predictive import Tail
 from kitt.network.caption import Captions
 from kitt.table.scaling import FloatArray
 
-_LOG_2PI = math.log(2 * math.pi)
 Weighting = Literal["network", "bic", "lml", "stacking", "uniform"]
 
 
@@ -99,8 +99,7 @@ def stack(models: Sequence[FittedGP], config: WeightsConfig = DEFAULT) -> tuple[
         for changing, g in noise:
             for spread in config.spreads:
                 variance = spread * model.loo.variance.numpy() * np.exp(g)
-                z = (model.y - model.loo.mean).numpy()
-                columns.append(-0.5 * (z**2 / variance + np.log(variance) + _LOG_2PI) + offset)
+                columns.append(normal_log_density(model.y.numpy(), model.loo.mean.numpy(), variance) + offset)
                 options.append(Component(k, 0.0, changing, spread))
     tail, u = Tail(), models[0].warp.inverse(models[0].y.numpy())
     w = stacked(np.stack([*columns, tail.log_density(u)], 1), config.em_steps)
