@@ -136,10 +136,10 @@ def test_the_noise_of_a_file_is_not_fitted_again(full: Model) -> None:
 
 
 def version_2(model: Model, rows: bool = True) -> dict:
-    """The document as it was before sparse posteriors and the places of the rows of a fit were stored."""
+    """The document as it was before sparse posteriors, the places of the rows of a fit, and its prior were stored."""
     document = model.to_dict(rows)
     for part in document["components"]:
-        del part["posterior"], part["fit"]["places_at_fit"]
+        del part["posterior"], part["fit"]["places_at_fit"], part["fit"]["prior"], part["fit"]["objective"]
     return document | {"version": 2}
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import kitt
 from kitt.fitting.config import FitConfig
-from kitt.fitting.folds import FoldsConfig, split
+from kitt.fitting.folds import FoldsConfig, refitted, split
 from kitt.fitting.table import Table
 from kitt.gp.exact import Posterior
 from kitt.language.grammar import parse
@@ -144,3 +144,15 @@ def test_very_many_other_rows_get_sparse_posteriors(large: kitt.Model, monkeypat
     used = [m for m, weight in zip(model.mixture.models, model.weights, strict=True) if weight > 0]
     assert all(m.inducing is not None for m in used)
     assert model.predict(_wave(20, seed=3).X)[0].shape == (20,)
+
+
+def test_kernels_are_fitted_again_as_they_were_fitted() -> None:
+    """With the same prior and objective, also after a file."""
+    options = {"objective": "ml", "fit_options": {"prior": "optimisation"}}
+    model = kitt.suggest(_wave(40), fit=True, effort="quick", **options).fitted
+    again = kitt.Model.from_dict(model.to_dict())
+    assert {(m.prior, m.objective) for m in again.mixture.models} == {("optimisation", "ml")}
+    refits = {
+        (m.prior, m.objective) for m in (refitted(m, Table.of(_wave(40)), FoldsConfig()) for m in again.mixture.models)
+    }
+    assert refits == {("optimisation", "ml")}

@@ -200,6 +200,8 @@ def _fit(
         converged=solution.converged,
         warnings=notes,
         warp=table.warp,
+        prior=config.prior,
+        objective=config.objective,
     )
     _ = model.posterior  # computed here, because a kernel without a posterior counts as a failure
     return model

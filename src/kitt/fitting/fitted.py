@@ -78,6 +78,8 @@ class FittedGP:
     # Places of the rows that alone have determined kernel, parameters and weights; None if all have, or if not known.
     places_at_fit: Tensor | None = None
     stored_loo: LeaveOneOut | None = None  # predictions of left-out rows by fits without them (`fitting.folds`)
+    prior: str = "default"  # with which, and
+    objective: str = "map"  # by which the parameters were fitted
 
     def __repr__(self) -> str:
         """The kernel, without the rows."""

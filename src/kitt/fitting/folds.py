@@ -52,10 +52,8 @@ def is_wave(model: FittedGP) -> bool:
     return len(model.fitted_kernel.columns) > 1 and any(p in repeats for w in model.expression for p in w.factors)
 
 
-def refitted(
-    model: FittedGP, rows: Table, prior: str, config: FoldsConfig, warm: bool = True, objective: str = "map"
-) -> FittedGP:
-    """The same kernel fitted to these rows alone, or to a subset of them where there are very many.
+def refitted(model: FittedGP, rows: Table, config: FoldsConfig, warm: bool = True) -> FittedGP:
+    """The same kernel fitted to these rows alone, or to a subset of them where there are very many, with the same prior.
 
     The fit starts from the parameters of `model`, or, if not `warm`, from a search on these rows only.
     """
@@ -63,7 +61,7 @@ def refitted(
     if len(few.y) > FitConfig.exact_rows:
         few = few.rows(FitConfig.subset_rows, torch.Generator().manual_seed(config.seed))
     options: dict[str, Any] = {"max_iterations": config.iterations, "tolerance": config.tolerance} if warm else {}
-    fitter = Fitter(few, prior=prior, objective=objective, random_state=0, **options)
+    fitter = Fitter(few, prior=model.prior, objective=model.objective, random_state=0, **options)
     try:
         return fitter.fit(model.expression, start_of(model.fitted_kernel) if warm else None)
     except (KittError, RuntimeError, ArithmeticError) as error:
@@ -81,13 +79,11 @@ def conditioned(model: FittedGP, rows: Table, config: FoldsConfig) -> FittedGP:
     return model if model.rows == len(rows.y) else on_all_rows(model, rows, FitConfig.inducing, config.seed)
 
 
-def held_out(
-    model: FittedGP, table: Table, prior: str, config: FoldsConfig, end: float = math.inf, objective: str = "map"
-) -> tuple[Rows, LeaveOneOut]:
+def held_out(model: FittedGP, table: Table, config: FoldsConfig, end: float = math.inf) -> tuple[Rows, LeaveOneOut]:
     """The rows of the folds that were evaluated by `end`, in order, and the prediction of each by the model fitted again."""
 
     def predict(rows: Table, X: Tensor) -> tuple[FloatArray, FloatArray]:
-        mean, _, variance = conditioned(refitted(model, rows, prior, config, True, objective), rows, config).moments(X)
+        mean, _, variance = conditioned(refitted(model, rows, config), rows, config).moments(X)
         return mean, variance
 
     places, mean, variance = predict_folds(table, split(len(table.y), config), predict, end)
@@ -109,11 +105,9 @@ def predict_folds(
     return places[order], mean[order], variance[order]
 
 
-def with_folds(
-    model: FittedGP, table: Table, prior: str, config: FoldsConfig, end: float = math.inf, objective: str = "map"
-) -> FittedGP:
+def with_folds(model: FittedGP, table: Table, config: FoldsConfig, end: float = math.inf) -> FittedGP:
     """The same model with predictions of left-out folds, by refitted parameters, in place of leave-one-out predictions."""
-    places, found = held_out(model, table, prior, config, end, objective)
+    places, found = held_out(model, table, config, end)
     if len(places) < len(table.y):
         raise FitError(f"{model.expression} could not be fitted without each of the folds before the deadline")
     return replace(model, stored_loo=found)

@@ -78,7 +78,8 @@ class Objective:
     def log_evidence(self, theta: Tensor, value: float, rows: int) -> float:
         """Laplace's approximation of the log evidence of a number of rows like these, given the log posterior of these rows.
 
-        A parameter that only its prior determines costs nothing. With very many parameters, each costs as much as in BIC.
+        A parameter that only its prior determines costs almost nothing, or, with a Cauchy prior, half a nat. With very many
+        parameters, each costs as much as in BIC.
         """
         log_prior = float(self.prior.log_density(theta))
         likelihood = value - log_prior if self.uses_prior else value

@@ -26,6 +26,7 @@ from kitt.fitting.table import Table
 from kitt.formatting import counted
 from kitt.language import fitted_kernel
 from kitt.language.fitted_kernel import FittedKernel
+from kitt.model.candidates import prior_of
 from kitt.model.evidence import Evidence, EvidenceConfig, gather
 from kitt.model.mixture import Component, Mixture, heaviest, shares_of
 from kitt.model.options import Progress
@@ -142,7 +143,8 @@ class Model(Exportable):
         """The same kernels and parameters, conditioned on other rows of the same columns; on many rows, sparsely."""
         self._check_rows(rows)
         used = [kernel if weight else None for kernel, weight in zip(self.kernels, self.weights, strict=True)]
-        return self._conditioned(rows, [(new_inducing(kernel, rows), None, NO_FACTS) for kernel in used])
+        facts = [NO_FACTS | {"prior": prior_of(is_plain)} for is_plain in self.is_plain]
+        return self._conditioned(rows, [(new_inducing(k, rows), None, f) for k, f in zip(used, facts, strict=True)])
 
     def _check_rows(self, rows: Dataset) -> None:
         s = self.kernels[0].standardiser
@@ -357,7 +359,10 @@ class Model(Exportable):
                 )
             if document["rows"] is None:
                 return model
-            details = [(part["inducing"], part["posterior"], part["fit"]) for part in parts]
+            details = [
+                (part["inducing"], part["posterior"], {"prior": prior_of(part["is_plain"]), **part["fit"]})
+                for part in parts
+            ]
             return model._conditioned(rows_of(document["rows"], model.encoding), details)
         except CheckpointError:
             raise

@@ -208,7 +208,7 @@ def left_out(
     c = config or EvidenceConfig()
     end = time.monotonic() + c.seconds
     first = Fitter(table, random_state=c.folds.seed, prior=prior).fit(model) if isinstance(model, Expression) else model
-    rows, found = held_out(first, table, prior, c.folds, end)
+    rows, found = held_out(first, table, c.folds, end)
     return found.log_density.numpy() + first.warp.log_slope(table.warp.inverse(table.y[rows].numpy()))
 
 
@@ -246,17 +246,13 @@ def _judge(
 ) -> dict[str, NDArray[Any]]:
     """The entries of `Evidence` for the rows of one fold, by models that are fitted again to the others."""
     rows = table.at(train)
-    again = {
-        k: refitted(m, rows, prior_of(is_plain[k]), c, warm=not is_wave(m))
-        for k, m in enumerate(mixture.models)
-        if mixture.weights[k]
-    }
+    again = {k: refitted(m, rows, c, warm=not is_wave(m)) for k, m in enumerate(mixture.models) if mixture.weights[k]}
     averaged = _averaged(mixture, again, rows, c)
     known = _plain(mixture, is_plain)
     if known in again:
         plain = averaged.models[list(again).index(known)]
     elif known is not None:
-        plain = conditioned(refitted(mixture.models[known], rows, prior_of(True), c), rows, c)
+        plain = conditioned(refitted(mixture.models[known], rows, c), rows, c)
     else:
         plain = Fitter(rows, prior=prior_of(True), random_state=c.seed).fit(PLAIN)
     return _entries(averaged, plain, table, rows, test)

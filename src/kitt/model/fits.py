@@ -90,12 +90,8 @@ def _needs_folds(table: Table, effort: Effort) -> bool:
 
 def _leave_out_folds(bench: _Fitters, fits: Fits) -> None:
     """Predictions of left-out folds for all models, or, if one fails or time is up, for none: they must be comparable."""
-    pairs = zip(fits.models, fits.is_plain, strict=True)
     with suppress(FitError):
-        fits.models = [
-            with_folds(model, bench.table, bench.prior_of(is_plain), WEIGHT_FOLDS, bench.end, bench.objective)
-            for model, is_plain in pairs
-        ]
+        fits.models = [with_folds(model, bench.table, WEIGHT_FOLDS, bench.end) for model in fits.models]
 
 
 def rows_to_fit(table: Table, options: Options) -> Table:
@@ -135,7 +131,7 @@ class _Fitters:
         search = EFFORTS[options.effort].search
         self._settings: dict[str, Any] = {"objective": options.objective, **search, **(options.fit_options or {})}
         self._seed = options.random_state
-        self.end, self.objective = end, options.objective
+        self.end = end
         self.named = self._fitter(table, "default")
         self.plain = self._fitter(table, "botorch")
         self.plain.coarse.share_profile(self.named.coarse)
@@ -143,10 +139,6 @@ class _Fitters:
 
     def _fitter(self, table: Table, prior: str) -> Fitter:
         return Fitter(table, random_state=self._seed, end=self.end, **{"prior": prior, **self._settings})
-
-    def prior_of(self, is_plain: bool) -> str:
-        """The prior with which plain kernels, or the others, are fitted."""
-        return (self.plain if is_plain else self.named).coarse.config.prior
 
     def of(self, candidate: Candidate) -> Fitter | None:
         if candidate.warped:

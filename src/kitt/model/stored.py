@@ -35,6 +35,8 @@ NO_FACTS: dict[str, Any] = {
     "warnings": (),
     "rows_at_fit": None,
     "places_at_fit": None,
+    "prior": "default",
+    "objective": "map",
 }
 
 
