@@ -23,7 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 QUICK = "rbf-ard,rbf-ard-botorch,matern52-ard,sklearn-gp,gradient-boosting,ahgp,kitt"
-SLOW = "tree-search:seconds=900,nkn:starts=3,spectral-mixture,deep-kernel"
+SLOW = "deep-kernel,tree-search:seconds=900,nkn:starts=3,spectral-mixture"
 CHOICES = "random-word,kitt-e@default,kitt-ed@default,kitt-e@paper,kitt-ed@paper"
 SERIES = f"{QUICK},{CHOICES},tree-search:seconds=120,nkn,spectral-mixture,deep-kernel"
 
@@ -87,7 +87,10 @@ STEPS = (  # docs/results.md, docs/claims.md, docs/forecasts.md, docs/training.m
         "--repeats 1",
         "recovery",
     ),
-    Step("uci", 0.2, "bench uci --data {data} --splits 3-4 --methods kitt", "uci"),
+    Step("uci", 1.3, f"bench uci --data {{data}} --splits 3-9 --methods {QUICK}", "uci"),
+    Step("uci-thorough", 0.2, "bench uci --data {data} --splits 3 --methods kitt:effort=thorough", "uci"),
+    Step("uci-slow", 5.0, f"bench uci --data {{data}} --splits 3-5 --methods {SLOW}", "uci"),
+    Step("latency", 0.1, "bench latency --data {data} --repeats 5"),
     Step("ablation", 0.2, "{python} benchmarks/ablation.py --seconds 100", "ablation"),
     Step("realism", 0.1, "bench realism --data {data}/atlas"),
     Step("losses", 5.0, "bench losses --data {data}/atlas --count 2000 --out {out}/losses"),
@@ -96,9 +99,8 @@ STEPS = (  # docs/results.md, docs/claims.md, docs/forecasts.md, docs/training.m
     Step("large-table", 0.2, "{python} benchmarks/large_table.py --rows 50000 --columns 6"),
 )
 ARCHIVE = (  # docs/archive.md; splits 0 to 2 of the UCI tables were used for tuning
-    Step("uci", 2.0, f"bench uci --data {{data}} --splits 3-9 --methods {QUICK}", "uci"),
-    Step("uci-slow", 4.0, f"bench uci --data {{data}} --splits 3-5 --methods {SLOW}", "uci"),
-    Step("uci-tuned-on", 1.0, f"bench uci --data {{data}} --splits 0-2 --methods {QUICK}", "uci"),
+    Step("uci", 1.0, f"bench uci --data {{data}} --splits 0-2 --methods {QUICK}", "uci"),
+    Step("uci-slow", 5.0, f"bench uci --data {{data}} --splits 0-2 --methods {SLOW}", "uci"),
     Step("uci-choices", 1.0, f"bench uci --data {{data}} --splits 0-2 --methods {CHOICES}", "uci"),
     Step(
         "uci-noise",

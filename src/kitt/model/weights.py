@@ -108,11 +108,6 @@ def stack(models: Sequence[FittedGP], config: WeightsConfig = DEFAULT) -> tuple[
     return tuple(replace(o, weight=float(x)) for o, x in zip(options, w, strict=False) if x > 0), tail
 
 
-def evidence(model: FittedGP, config: WeightsConfig = DEFAULT) -> float:
-    """The score of one model in stacking: its leave-one-out log density minus the penalty of its parameters."""
-    return model.loo_log_density - config.parameter_price * model.parameter_count
-
-
 def stacked(log_density: FloatArray, steps: int = DEFAULT.em_steps) -> FloatArray:
     """Weights w that maximise sum_i log sum_k w_k exp(log_density[i, k]), which is concave, by EM (Yao et al., 2018)."""
     density = np.exp(log_density - log_density.max(1, keepdims=True))

@@ -173,7 +173,7 @@ class Normaliser(nn.Module):
 
 
 @dataclass(frozen=True)
-class Reading:
+class StemOutput:
     """The output of the stem for a batch of tables."""
 
     encodings: Tensor  # (B, D, E)
@@ -208,7 +208,7 @@ class StemEncoder(nn.Module):
         """X (B, N, D), y (B, N) -> encodings (B, D, E); those of padded dimensions are arbitrary."""
         return self.read(X, y, n_mask, d_mask).encodings
 
-    def read(self, X: Tensor, y: Tensor, n_mask: Mask = None, d_mask: Mask = None) -> Reading:
+    def read(self, X: Tensor, y: Tensor, n_mask: Mask = None, d_mask: Mask = None) -> StemOutput:
         with torch.no_grad():
             table = prepare(X, y, n_mask, d_mask)
             column, whole = (
@@ -226,7 +226,7 @@ class StemEncoder(nn.Module):
         Z = Z + self._tokens(2, *(normalise(p) for normalise, p in zip(self.normalise[2:], evidence, strict=True)))
         for block in self.probe_blocks:
             Z = block(Z, valid)
-        return Reading(self.out(Z[:, 1:]), roughness, noise, strangeness)
+        return StemOutput(self.out(Z[:, 1:]), roughness, noise, strangeness)
 
     def _tokens(self, first: int, column: Tensor, whole: Tensor) -> Tensor:
         columns = self.embed[first](column)
