@@ -137,7 +137,7 @@ def main() -> None:
         try:
             with threadpool_limits(1):
                 result = dict(call())
-            line |= {"status": "ok", "result": {"cpu_seconds": time.process_time() - began} | result}
+            line |= {"status": "ok", "result": result, "cpu_seconds": time.process_time() - began}
         except Exception as error:  # a table on which it fails is a result too
             line |= {"status": "failed", "error": repr(error)}
         with asked.out.open("a", encoding="utf-8") as file:

@@ -113,6 +113,14 @@ def test_what_a_method_gains(canned: list[Line]) -> None:
     assert rows["random-word"][1].endswith("(9)")
 
 
+def test_times_are_those_of_whole_cells(canned: list[Line]) -> None:
+    timed: list[Line] = [{**line, "cpu_seconds": 2.0 + line["key"]["split"]} for line in canned]
+    grid = tables.cpu_grid(timed)
+    assert set(grid.head[1:]) <= set(METHODS)
+    assert grid.rows[0][0] == "yacht"
+    assert all(2 <= float(text) <= 12 for text in grid.rows[0][1:])
+
+
 @pytest.mark.parametrize(
     ("differences", "sign"),
     [([-0.1, -0.12, -0.11], -1), ([0.3, 0.1, -0.1], 0), ([0.2, 0.21], 1), ([0.5], 0), ([0, 0], 0)],

@@ -224,6 +224,20 @@ def _last(lines: Sequence[Line], measure: str, variant: str | None = None) -> di
     return list(found.values())[-1] if found else {}
 
 
+def cpu_grid(lines: Sequence[Line]) -> Grid:
+    """CPU seconds of a method from the table to the scores of its test rows, selection and fits included."""
+    seconds: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for line in lines:
+        if line["status"] == "ok" and line.get("cpu_seconds") is not None:
+            seconds[label(line["key"])][line["key"]["table"]].append(line["cpu_seconds"])
+    names = list(dict.fromkeys(name for tables in seconds.values() for name in tables))
+    texts = {m: [f"{np.mean(own[t]):.3g}" if own.get(t) else "" for t in names] for m, own in seconds.items()}
+    rows = tuple((name, *(texts[m][i] for m in texts)) for i, name in enumerate(names))
+    return Grid(
+        "CPU seconds from the table to the scores of its test rows, mean over the splits", ("table", *texts), rows
+    )
+
+
 def time_grid(lines: Sequence[Line], paper: Published | None = None) -> Grid:
     """Seconds to choose a kernel, and how many times as long tree search and the fits of all 34 words take."""
     scores = selection_seconds(lines)

@@ -10,9 +10,7 @@ import typer
 from kitt.lab.bench.arguments import Against, Paper, Some
 from kitt.lab.bench.show import chosen, console, paper_folder, read_lines
 
-TABLES = (
-    "scores, differences, pairs, ranks, strategies, time, weights, targets, recovery, exhaustive, atlas, series or bo."
-)
+TABLES = "scores, differences, pairs, ranks, strategies, cpu, time, weights, targets, recovery, exhaustive, atlas, series, bo."
 
 
 def table(
@@ -47,6 +45,7 @@ def table(
         "strategies": lambda: t.strategies_grid(
             lines, t.paper_columns(folder, "strategies_rmse.csv") if measure == "rmse" else None, measure
         ),
+        "cpu": lambda: t.cpu_grid(lines),
         "time": lambda: t.time_grid(lines, t.paper_columns(folder, "selection_time.csv")),
         "weights": lambda: t.variant_grid(lines, measure, method),
         "targets": lambda: t.targets_grid(
