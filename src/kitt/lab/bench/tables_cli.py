@@ -10,7 +10,8 @@ import typer
 from kitt.lab.bench.arguments import Against, Paper, Some
 from kitt.lab.bench.show import chosen, console, paper_folder, read_lines
 
-TABLES = "scores, differences, pairs, ranks, strategies, cpu, time, weights, targets, recovery, exhaustive, atlas, series, bo."
+TABLES = """scores, differences, pairs, ranks, strategies, cpu, time, weights, targets, recovery, exhaustive, atlas,
+    series or bo."""
 
 
 def table(
