@@ -1,6 +1,7 @@
 """The whole model inside BoTorch: what its acquisition functions, samplers and fantasies expect of a model."""
 
 import copy
+import pickle
 import warnings
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ import torch
 
 import kitt
 from kitt.errors import InvalidInputError, PartialExportWarning
+from kitt.export.mixture import MixtureModel
 from kitt.fitting.table import Table
 from kitt.model.document import Model
 from kitt.model.mixture import Component, Mixture
@@ -342,3 +344,48 @@ def test_the_heaviest_kernel_on_the_rows(plain: Model, library: str) -> None:
     expected, std = plain.predict(Z)
     np.testing.assert_allclose(mean, expected, rtol=1e-6)
     np.testing.assert_allclose(variance, std**2, rtol=1e-6)
+
+
+def test_a_single_kernel_can_be_pickled(model: Model) -> None:
+    gp = model.to_botorch(single=True)
+    again = pickle.loads(pickle.dumps(gp))
+    X = torch.tensor(model.rows.X[:4])
+    assert torch.allclose(again.posterior(X).mean, gp.posterior(X).mean)
+
+
+def test_single_draws_come_from_all_components() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, (30, 1))
+    model = kitt.fit("RBF", kitt.Dataset.from_arrays(x, np.sin(x[:, 0])), random_state=0)
+    parts = (Component(0, 0.5, spread=1.0), Component(0, 0.5, spread=100.0))
+    posterior = MixtureModel(Mixture((model,), parts)).posterior(torch.zeros(1, 1), observation_noise=True)
+    torch.manual_seed(0)
+    draws = torch.cat([posterior.rsample(torch.Size([1])).flatten() for _ in range(200)])
+    many = posterior.rsample(torch.Size([2000])).flatten()
+    assert draws.std() == pytest.approx(float(many.std()), rel=0.25)
+
+
+def test_moments_of_a_transformed_target_are_those_of_the_model() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, (40, 1))
+    data = Table.of(kitt.Dataset.from_arrays(x, np.exp(2 * np.sin(2 * x[:, 0]) + 0.3 * rng.normal(size=40)))).warped()
+    fitted = kitt.fit("RBF", data, random_state=0)
+    mixture = Mixture.of([fitted], [1.0])
+    there = np.linspace(-2.5, 2.5, 7)[:, None]
+    posterior = MixtureModel(mixture).posterior(torch.tensor(there), observation_noise=True)
+    mean, variance = mixture.predict(there)
+    np.testing.assert_allclose(posterior.mean[:, 0].numpy(), mean, rtol=1e-6)
+    np.testing.assert_allclose(posterior.variance[:, 0].numpy(), variance, rtol=1e-6)
+
+
+def test_fantasies_below_zero_do_not_ruin_a_kernel_of_the_logarithm() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, (40, 1))
+    data = Table.of(kitt.Dataset.from_arrays(x, np.exp(2 * np.sin(2 * x[:, 0]) + 0.3 * rng.normal(size=40)))).warped()
+    assert data.warp.kind == "log"
+    model = MixtureModel(Mixture.of([kitt.fit("RBF", data, random_state=0)], [1.0]))
+    X = torch.tensor([[0.3]])
+    with pytest.raises(InvalidInputError, match="expected positive targets"):
+        model.condition_on_observations(X, torch.tensor([[-1.0]]))
+    drawn = model._conditioned(X, torch.tensor([-5.0], dtype=torch.float64))
+    assert float(drawn._parts[0].y.min()) > -6

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+import kitt
 from kitt.errors import InvalidInputError
 from kitt.fitting.fit import fit
 from kitt.fitting.fitted import FittedGP
@@ -293,3 +294,32 @@ def test_bad_weights_and_levels_are_explained(models):
         Mixture.of(models, np.ones(3)).quantiles(NEW, [1.5])
     with pytest.raises(InvalidInputError, match="must be one of"):
         weights(models, "taste")
+
+
+def test_functions_without_noise_are_smooth() -> None:
+    """Components of one kernel differ in their noise; a function is drawn from one of them."""
+    x = np.linspace(-1, 1, 30)[:, None]
+    model = kitt.fit("RBF", kitt.Dataset.from_arrays(x, np.sin(3 * x[:, 0])), random_state=0)
+    several = Mixture((model,), tuple(Component(0, 1 / 3, spread=s) for s in (0.25, 1.0, 4.0)))
+    there = np.linspace(-3, 3, 200)[:, None]
+    steps = [
+        np.abs(np.diff(m.sample(there, 50, noisy=False, random_state=0))).mean()
+        for m in (several, Mixture.of([model], [1.0]))
+    ]
+    assert steps[0] < 1.5 * steps[1]
+
+
+def test_a_spread_that_all_components_share_widens_the_whole_draw() -> None:
+    """Not only the noise of each row: sums of rows vary as much more as the rows."""
+    x = np.linspace(0, 1, 40)[:, None]
+    model = kitt.fit(
+        "Matern12", kitt.Dataset.from_arrays(x, np.random.default_rng(0).normal(size=40).cumsum()), random_state=0
+    )
+    there = np.linspace(1, 1.4, 12)[:, None]
+    sums, joint = [], []
+    for spread in (1.0, 2.0):
+        mixture = Mixture((model,), (Component(0, 1.0, spread=spread),))
+        sums.append(mixture.sample(there, 4000, random_state=0).sum(1).var())
+        joint.append(mixture.covariance(there).sum())
+    assert sums[1] / sums[0] == pytest.approx(2.0, rel=0.05)
+    assert joint[1] / joint[0] == pytest.approx(2.0, rel=1e-6)

@@ -22,7 +22,7 @@ import numpy as np
 
 from kitt.botorch.default import FAILURES, default_model
 from kitt.botorch.points import box_of, dataset_of, same_points, start_for, tables_of
-from kitt.errors import FitError
+from kitt.errors import FitError, InvalidInputError
 from kitt.fitting.fit import Fitter, start_of
 from kitt.fitting.fitted import FittedGP
 from kitt.fitting.table import Table
@@ -167,7 +167,10 @@ class KernelAdvisor:
         if rows.n == state.model.rows.n:
             return "conditioned", "nothing is new"
         new = rows.rows(slice(state.model.rows.n, None))
-        model = state.model.update(new.X, new.y)
+        try:
+            model = state.model.update(new.X, new.y)
+        except InvalidInputError as error:  # such as targets of which there is no logarithm
+            return self._fit(rows, box, str(error))
         if improbable := [str(reason) for reason in model.refit_reasons if reason.kind == "improbable rows"]:
             if self.config.caption_improbable and rows.n >= self.config.improbable_growth * state.captioned:
                 return self._caption(rows, box, improbable[0])

@@ -26,7 +26,7 @@ from kitt.table.encoding import Column, Encoding
 from kitt.table.scaling import FloatArray, Standardiser
 
 MIN_POINTS = 3
-_SAME = 1e-9  # difference of targets, over their range, up to which they are the same
+_SAME = 1e-6  # difference of targets, over their range, up to which they are the same: single precision
 _MEAN_VARIANCE = 10.0  # of the prior of the mean, in units of the target's variance
 
 

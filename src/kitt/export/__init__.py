@@ -203,6 +203,7 @@ def gp(fitted: FittedKernel, library: str, X: Any, y: Any) -> Any:
 
 def botorch_model(mixture: Mixture, bounds: Any = None) -> Any:
     """The whole mixture as a model of BoTorch, as `Model.to_botorch()` returns it."""
+    _warn_of_small_units(mixture.models[mixture.best].fitted_kernel.in_table_units(), "botorch")
     return _module("botorch", "mixture").MixtureModel(mixture, bounds)
 
 

@@ -16,6 +16,8 @@ from kitt.gp.sparse import SparsePosterior
 from kitt.model.mixture import Component
 from kitt.table.scaling import Warp
 
+_BELOW = 2.0  # standard deviations below the smallest transformed target, down to which draws count
+
 
 class Part(torch.nn.Module):
     """A GP conditioned on standardised points X (..., N, D) with transformed targets y (..., N)."""
@@ -27,11 +29,15 @@ class Part(torch.nn.Module):
     LB: Tensor  # of a sparse posterior
     alpha: Tensor
 
-    def __init__(self, gp: FittedGP) -> None:
+    def __init__(self, gp: FittedGP, is_changing: bool) -> None:
+        """`is_changing`: whether the noise model is used; otherwise it is not fitted."""
         super().__init__()
         posterior = gp.posterior
-        self.kernel, self.warp, self.noise_model = gp.fitted_kernel.kernel, gp.warp, gp.noise_model
+        self.kernel, self.warp = gp.fitted_kernel.kernel, gp.warp
+        self.noise_model = gp.noise_model if is_changing else None
         self.is_sparse = isinstance(posterior, SparsePosterior)
+        # Draws of other kernels may be negative, of which there is no logarithm: they count as the smallest targets.
+        self._lowest = float(gp.y.min()) - _BELOW if gp.warp.kind == "log" else -math.inf
         self.register_buffer("theta", gp.fitted_kernel.theta)
         self.register_buffer("L", posterior.L.clone())
         self.register_buffer("y", gp.y.clone())
@@ -87,7 +93,7 @@ class Part(torch.nn.Module):
                 "expected a model with an exact posterior; this one is sparse, and cannot be conditioned on single points: "
                 "use model.update(X, y) and to_botorch() again"
             )
-        z = warp_forward(self.warp, u)
+        z = warp_forward(self.warp, u).clamp_min(self._lowest)
         L = extended_factor(self.kernel, self.theta, self.X, self.L, Z)
         batch, N, n = L.shape[:-2], self.X.shape[-2], Z.shape[-2]
         X = torch.cat([self.X.expand(*batch, N, -1), Z.expand(*batch, n, -1)], -2)

@@ -28,12 +28,13 @@ from torch import Tensor
 
 from kitt.errors import InvalidInputError
 from kitt.export.gaussian_process import Part, log_slope, warp_inverse
+from kitt.fitting.fitted import NODES
 from kitt.gp.exact import cholesky
-from kitt.model.mixture import Component, Mixture
+from kitt.model.mixture import Component, Mixture, shared_spread
 from kitt.model.predictive import NO_TAIL, Predictive, Tail
 from kitt.table.scaling import Warp
 
-_NODES = torch.special.ndtri((torch.arange(32, dtype=torch.float64) + 0.5) / 32)  # as in `fitting.fit.unwarped`
+_NODES = torch.from_numpy(NODES)
 _TINY = 1e-300
 _LEAST = 1e-18  # variance of a point; none is left where the transform of the target ends
 _GOLDEN = (5**0.5 - 1) / 2
@@ -72,9 +73,12 @@ class MixturePosterior(GPyTorchPosterior):
 
         So the draws are smooth functions of the points, and an acquisition function can be optimised.
         """
+        return self._drawn(sample_shape, base_samples, 0.5 * _GOLDEN)
+
+    def _drawn(self, sample_shape: torch.Size, base_samples: Tensor, start: float) -> Tensor:
         q, count = base_samples.shape[-1], sample_shape.numel()
         flat = base_samples.reshape(count, *base_samples.shape[len(sample_shape) :])
-        owner = _owners([s.weight for s in self.strata], count)
+        owner = _owners([s.weight for s in self.strata], count, start)
         draws = flat.new_zeros(count, *torch.broadcast_shapes(flat.shape[1:], self.distribution.mean.shape))
         for k, stratum in enumerate(self.strata):
             rows = torch.nonzero(owner == k)[:, 0]
@@ -86,8 +90,10 @@ class MixturePosterior(GPyTorchPosterior):
         return draws.reshape(*sample_shape, *draws.shape[1:]).unsqueeze(-1)
 
     def rsample(self, sample_shape: torch.Size | None = None) -> Tensor:
+        """Draws (..., b, q, 1) whose components begin at a random place, so that single draws come from all of them."""
         shape = torch.Size([1]) if sample_shape is None else torch.Size(sample_shape)
-        return self.rsample_from_base_samples(shape, torch.randn(*shape, *self.base_sample_shape, dtype=torch.float64))
+        base = torch.randn(*shape, *self.base_sample_shape, dtype=torch.float64)
+        return self._drawn(shape, base, float(torch.rand(())))
 
     def quantile(self, value: Tensor) -> Tensor:
         """Of the mixture at each point by itself, tail included: levels (K,) -> (K, b, q, 1)."""
@@ -123,8 +129,11 @@ class MixtureModel(BotorchModel, FantasizeMixin):
     def __init__(self, mixture: Mixture, bounds: Any = None) -> None:
         super().__init__()
         used = sorted({c.model for c in mixture.components})
-        self.parts = torch.nn.ModuleList(Part(mixture.models[k]) for k in used)
         self.entries: list[list[Component]] = [[c for c in mixture.components if c.model == k] for k in used]
+        self.parts = torch.nn.ModuleList(
+            Part(mixture.models[k], any(c.changing_noise for c in own))
+            for k, own in zip(used, self.entries, strict=True)
+        )
         self.tail = mixture.tail
         first = mixture.models[used[0]]
         s, D = first.fitted_kernel.standardiser, len(first.fitted_kernel.columns)
@@ -194,6 +203,9 @@ class MixtureModel(BotorchModel, FantasizeMixin):
             scaled = part.scaled_variances(Z, mean, latent, entries)  # (C, ..., q), of observations
             there = scaled if noisy else torch.minimum(latent, scaled)
             there = there.clamp_min(_TINY)
+            if noisy:
+                wide = shared_spread(entries)
+                covariance, latent = wide * covariance, wide * latent
             for c, own in zip(entries, there, strict=True):
                 strata.append(_stratum(c.weight / total, part, mean, covariance, latent, own))
             u, v = _unwarped(part, mean, there)
@@ -232,7 +244,17 @@ class MixtureModel(BotorchModel, FantasizeMixin):
             )
         if not torch.isfinite(Y).all():
             raise InvalidInputError("expected finite targets, got missing or infinite ones: leave those points out")
-        Z, u = self._inputs(X), (Y.to(self.y_mean)[..., 0] - self.y_mean) / self.y_scale
+        u = (Y.to(self.y_mean)[..., 0] - self.y_mean) / self.y_scale
+        if any(bool((u.detach() <= p.warp.shift).any()) for p in self._parts if p.warp.kind == "log"):
+            raise InvalidInputError(
+                f"expected positive targets, because a kernel of this model was fitted to their logarithm; got "
+                f"{float(Y.min()):g}: fit all points again"
+            )
+        return self._conditioned(X, u)
+
+    def _conditioned(self, X: Tensor, u: Tensor) -> MixtureModel:
+        """Given points with standardised targets, which a logarithm takes as positive ones."""
+        Z = self._inputs(X)
         other = copy.copy(self)
         other._modules = {**self._modules, "parts": torch.nn.ModuleList(p.extended(Z, u) for p in self._parts)}
         return other
@@ -240,7 +262,7 @@ class MixtureModel(BotorchModel, FantasizeMixin):
     def fantasize(self, X: Tensor, sampler: MCSampler, observation_noise: Tensor | None = None, **kwargs: Any) -> Any:
         """One model for each draw of observations at X."""
         posterior = self.posterior(X, observation_noise=True if observation_noise is None else observation_noise)
-        return self.condition_on_observations(X, sampler(posterior))
+        return self._conditioned(X, (sampler(posterior)[..., 0] - self.y_mean) / self.y_scale)
 
     def subset_output(self, idcs: Sequence[int]) -> MixtureModel:
         self._check_outputs(idcs)
@@ -267,9 +289,9 @@ def _stratum(weight: float, part: Part, mean: Tensor, covariance: Tensor, latent
     )
 
 
-def _owners(weights: list[float], count: int) -> Tensor:
+def _owners(weights: list[float], count: int, start: float) -> Tensor:
     """The component of each of so many draws, in proportion to the weights and well mixed: by the golden ratio."""
-    position = torch.frac((torch.arange(count, dtype=torch.float64) + 0.5) * _GOLDEN)
+    position = torch.frac(start + torch.arange(count, dtype=torch.float64) * _GOLDEN)
     return torch.searchsorted(torch.tensor(weights, dtype=torch.float64).cumsum(0), position).clamp_max(
         len(weights) - 1
     )
@@ -280,7 +302,7 @@ def _root(covariance: Tensor) -> Tensor:
 
 
 def _unwarped(part: Part, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-    """Moments of the standardised target, as `fitting.fit.unwarped` has them."""
+    """Moments of the standardised target, as `fitting.fitted.unwarped` has them."""
     if part.warp.is_identity:
         return mean.expand(variance.shape), variance
     values = warp_inverse(part.warp, mean[..., None] + variance.sqrt()[..., None] * _NODES)

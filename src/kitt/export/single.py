@@ -7,6 +7,7 @@ those of the fit and do not change, so its inputs and outputs are in the units o
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -131,12 +132,27 @@ def _register(term: Module, slot: Slot, distribution: Distribution, fitted: Fitt
 
 
 def _closures(name: str, is_periodic: bool) -> tuple[Callable[[Any], Tensor], Callable[[Any, Tensor], Any]]:
-    if is_periodic:  # GPyTorch's lengthscale is 4 l²
-        return (
-            lambda module: 0.5 * module.lengthscale.sqrt(),
-            lambda module, value: module.initialize(lengthscale=4 * value**2),
-        )
-    return (
-        lambda module: getattr(module, name),
-        lambda module, value: module.initialize(**{name: value}) if name != "slope" else setattr(module, name, value),
-    )
+    """Functions that read and set a parameter; those of a module level, so that a model can be pickled."""
+    if is_periodic:
+        return _periodic_lengthscale, _set_periodic_lengthscale
+    return partial(_get, name), partial(_set, name)
+
+
+def _periodic_lengthscale(module: Any) -> Tensor:
+    """GPyTorch's lengthscale is 4 l²."""
+    return 0.5 * module.lengthscale.sqrt()
+
+
+def _set_periodic_lengthscale(module: Any, value: Tensor) -> None:
+    module.initialize(lengthscale=4 * value**2)
+
+
+def _get(name: str, module: Any) -> Any:
+    return getattr(module, name)
+
+
+def _set(name: str, module: Any, value: Tensor) -> None:
+    if name == "slope":
+        setattr(module, name, value)
+    else:
+        module.initialize(**{name: value})

@@ -55,7 +55,7 @@ class ColumnKernel(Kernel):
     def theta(self, theta: np.ndarray) -> None:
         free = [h for h in self.hyperparameters if not h.fixed]
         parts = np.split(np.asarray(theta, float), np.cumsum([h.n_elements for h in free])[:-1])
-        for h, part in zip(free, parts, strict=True):
+        for h, part in zip(free, parts[: len(free)], strict=True):  # without free ones, one part is left, an empty one
             setattr(self, h.name, part if h.name in self.signed else np.exp(part))
 
     @property

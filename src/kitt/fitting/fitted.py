@@ -252,8 +252,8 @@ class FittedGP:
         return variance if s is None else s.inverse_variance(variance)
 
 
-_NODES = ndtri((np.arange(32) + 0.5) / 32)  # equally probable values of a standard normal, with its variance:
-_NODES /= _NODES.std()
+NODES = ndtri((np.arange(32) + 0.5) / 32)  # equally probable values of a standard normal, with its variance:
+NODES /= NODES.std()
 
 
 def unwarped(warp: Warp, mean: FloatArray, variance: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -264,7 +264,7 @@ def unwarped(warp: Warp, mean: FloatArray, variance: FloatArray) -> tuple[FloatA
     """
     if warp.is_identity:
         return mean, variance
-    values = warp.inverse(mean[..., None] + np.sqrt(variance)[..., None] * _NODES)
+    values = warp.inverse(mean[..., None] + np.sqrt(variance)[..., None] * NODES)
     return values.mean(-1), values.var(-1)
 
 

@@ -8,6 +8,7 @@ the scale of the standardised target, which its models share, and returned in or
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -36,6 +37,14 @@ def heaviest(weights: Sequence[float] | FloatArray, warps: Sequence[Warp]) -> in
     """The position of the largest weight among models of the untransformed target, or among all if there are none."""
     candidates = [k for k, warp in enumerate(warps) if warp.is_identity] or range(len(warps))
     return max(candidates, key=lambda k: weights[k])
+
+
+def shared_spread(components: Sequence[Component]) -> float:
+    """The factor of variances, at least one, that all components of a model share: it widens the function and the noise.
+
+    Larger factors of single components belong to the noise of single rows.
+    """
+    return max(1.0, min(c.spread for c in components))
 
 
 def shares_of(parts: Sequence[FittedGP] | Sequence[FittedKernel], weights: Sequence[float] | FloatArray) -> str:
@@ -200,7 +209,7 @@ class Mixture:
 
         For a transformed target the covariance of a model is multiplied by the slope of the inverse transform at its mean.
         """
-        parts = [(w, *self._joint(k, X)) for k, w in enumerate(self.weights) if w > 0]
+        parts = [(w, *self._joint(k, X, noisy)) for k, w in enumerate(self.weights) if w > 0]
         centre = sum(w * mean for w, mean, _ in parts)
         total = np.asarray(sum(w * (cov + np.outer(mean - centre, mean - centre)) for w, mean, cov in parts))
         variance = self.standardised(X, noisy)[1]
@@ -210,16 +219,19 @@ class Mixture:
         s = self._standardiser
         return total if s is None else s.inverse_variance(total)
 
-    def _joint(self, k: int, X: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    def _joint(self, k: int, X: ArrayLike, noisy: bool) -> tuple[FloatArray, FloatArray]:
         """Mean (M,) and covariance (M, M) of the function of one model, standardised, as `sample` draws it."""
-        model = self.models[k]
+        model, wide = self.models[k], self._shared_spread(k, noisy)
         Z = model.inputs(X)
         mean, latent, total = model.moments(Z)
         share, variance = self._own(k, Z.numpy(), mean, latent, total)
-        shrink = share @ np.sqrt(np.minimum(1.0, variance / np.maximum(latent, 1e-300)))
+        shrink = share @ np.sqrt(np.minimum(1.0, variance / np.maximum(wide * latent, 1e-300)))
         u = model.warp.inverse(mean)
         slope = shrink * np.exp(-model.warp.log_slope(u))
-        return u, model.posterior.covariance(Z, False).numpy() * np.outer(slope, slope)
+        return u, wide * model.posterior.covariance(Z, False).numpy() * np.outer(slope, slope)
+
+    def _shared_spread(self, k: int, noisy: bool) -> float:
+        return shared_spread([c for c in self.components if c.model == k]) if noisy else 1.0
 
     def _own(self, k: int, *moments: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The shares (C,) of one model's components, and the variances of an observation (C, M) in each."""
@@ -241,13 +253,15 @@ class Mixture:
         return draws if self._standardiser is None else self._standardiser.inverse_mean(draws)
 
     def _draws(self, k: int, X: ArrayLike, count: int, noisy: bool, rng: np.random.Generator) -> FloatArray:
-        """Standardised draws (count, M) from one model; the component of each row is drawn independently."""
-        model = self.models[k]
+        """Standardised draws (count, M) from one model. Components differ in their noise, and that of each row is drawn by
+        itself; a function without noise is drawn from one component."""
+        model, wide = self.models[k], self._shared_spread(k, noisy)
         Z = model.inputs(X)
         mean, latent, total = model.moments(Z)
-        function = rng.standard_normal((count, len(mean))) @ model.root_covariance(X, False).T
-        share, variance = self._own(k, Z.numpy(), mean, latent, total)
-        pick = rng.choice(len(share), size=function.shape, p=share)
+        latent = wide * latent
+        function = rng.standard_normal((count, len(mean))) @ model.root_covariance(X, False).T * math.sqrt(wide)
+        share, variance = self._own(k, Z.numpy(), mean, latent / wide, total)
+        pick = np.broadcast_to(rng.choice(len(share), size=(count, len(mean) if noisy else 1), p=share), function.shape)
         there = np.take_along_axis(variance, pick, 0)  # (count, M)
         shrink = np.sqrt(np.minimum(1.0, there / np.maximum(latent, 1e-300)))
         z = mean + shrink * function

@@ -84,8 +84,7 @@ class Exportable:
         rows = self._kept_rows()
         if single:
             k = self._position(component, False)
-            prior = "botorch" if self.is_plain[k] else "default"
-            return kitt.export.single_task_gp(self.kernels[k], prior, rows.X, rows.y, bounds)
+            return kitt.export.single_task_gp(self.kernels[k], self.mixture.models[k].prior, rows.X, rows.y, bounds)
         if component is not None:
             raise InvalidInputError(
                 "expected a component only together with single=True: the whole model has all of them"
