@@ -94,7 +94,7 @@ def test_one_factor_gives_the_forecast_from_every_origin() -> None:
     candidate = Candidate("random walk with drift")
     model = fit(candidate, layout(candidate, 1, ()), table).model
     kernel, theta = model.fitted_kernel.kernel, model.fitted_kernel.theta
-    for origin in rolling(model, origin_starts(series.n, 0.5, 3), 6):
+    for origin in rolling(model, series.times, origin_starts(series.n, 0.5, 3), 6):
         t, rows = origin.start, origin.rows
         K = (kernel.matrix(theta, model.X) + 25.0).numpy() + np.diag(kernel.noise(theta, model.X).numpy())
         solved = np.linalg.solve(K[:t, :t], K[:t][:, rows])
@@ -287,3 +287,51 @@ def test_a_parabola_with_two_roots_is_no_square() -> None:
     one = fit(candidate, layout(candidate, 1, []), _table(series, known, ()))
     shifts = [one.model.fitted_kernel.parameters[f"Linear*Linear[{j}].shift"][0] for j in range(2)]
     assert abs(shifts[0] - shifts[1]) > 0.5
+
+
+def test_old_values_without_a_logarithm_do_not_ruin_the_forecast() -> None:
+    """Zeros before the values that are fitted, of which the last are all positive."""
+    y = np.concatenate(
+        [np.zeros(30), 2 * np.exp(np.linspace(0, 1.1, 420)) + 0.05 * np.random.default_rng(0).normal(size=420)]
+    )
+    forecast = kitt.forecast(y, horizon=4)
+    assert np.abs(forecast.median / y[-1] - 1).max() < 0.2
+
+
+def test_steps_ahead_are_counted_in_time_where_values_are_missing() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=80).cumsum()
+    y[rng.permutation(79)[:30]] = np.nan
+    forecast = kitt.forecast(pd.Series(y, index=pd.date_range("2020-01-01", periods=80)), horizon=6)
+    past = forecast.past_forecasts()
+    assert (past["ahead"] == (past["index"] - past["origin"]).dt.days).all()
+    assert past["ahead"].groupby(past["origin"]).max().median() <= 6
+
+
+def test_joint_draws_of_the_future_are_as_wide_as_its_intervals_together() -> None:
+    y = np.random.default_rng(3).normal(size=80).cumsum()
+    forecast = kitt.forecast(y, horizon=12)
+    narrow = replace(
+        forecast,
+        mixture=replace(
+            forecast.mixture, components=tuple(replace(c, spread=1.0) for c in forecast.mixture.components)
+        ),
+    )
+    totals = [f.sample(4000, random_state=0).sum(1).std() for f in (forecast, narrow)]
+    assert totals[0] / totals[1] == pytest.approx(np.sqrt(max(forecast.spread, 1.0)), rel=0.1)
+
+
+def test_the_dates_of_further_columns_must_be_those_of_the_series() -> None:
+    dates = pd.date_range("2020-01-01", periods=66)
+    x = pd.DataFrame({"x": np.random.default_rng(0).normal(size=66)}, index=dates)
+    y = pd.Series(10 + 5 * x["x"].to_numpy()[:60], index=dates[:60])
+    forecast = kitt.forecast(y, X=x[:60], future=x[60:], horizon=6)
+    np.testing.assert_allclose(forecast.median, 10 + 5 * x["x"][60:], atol=0.5)
+    parts = forecast.components()
+    assert np.corrcoef(parts["covariates"], x["x"])[0, 1] > 0.99
+    assert parts["trend"].std() < 0.1 * parts["covariates"].std()
+    assert "it follows x, as given" in forecast.explain()
+    with pytest.raises(InvalidInputError, match="expected X in the order of its times"):
+        kitt.forecast(y, X=x[:60][::-1], future=x[60:], horizon=6)
+    with pytest.raises(InvalidInputError, match="expected future in the order of its times"):
+        kitt.forecast(y, X=x[:60], future=x[60:][::-1], horizon=6)

@@ -140,3 +140,37 @@ def test_a_column_has_one_role() -> None:
         Columns("y", "y").of(pd.DataFrame({"y": Y}))
     with pytest.raises(InvalidInputError, match="time: expected one of month, y; got 'moth': did you mean 'month'"):
         Columns("y", "moth").of(pd.DataFrame({"month": MONTHS, "y": Y}))
+
+
+@pytest.mark.parametrize(
+    ("start", "freq", "zone"), [("2023-08-25", "h", "America/Santiago"), ("2017-10-01", "D", "America/Sao_Paulo")]
+)
+def test_clocks_that_change_at_midnight(start: str, freq: str, zone: str) -> None:
+    if freq == "h":
+        index = pd.date_range(start, periods=300, freq=freq, tz=zone)
+    else:
+        index = pd.date_range(start, periods=40).tz_localize(zone, nonexistent="shift_forward")
+    series = Series.of(np.arange(float(len(index))), index)
+    np.testing.assert_allclose(np.diff(series.times), series.step)
+    labels = series.future(2)[1]
+    assert labels[0] - index[-1] == pd.Timedelta(1, freq)
+
+
+def test_a_large_gap_between_numbers_is_no_error() -> None:
+    raw = np.array([*np.arange(10) / 10, 100.0])
+    assert Series.of(np.arange(11.0), raw).frequency.unit == "irregular"
+
+
+def test_numbers_that_look_like_months_stay_numbers() -> None:
+    series = Series.of(np.arange(40.0), np.arange(200001, 200041))
+    assert series.frequency.unit == "number"
+    assert series.time_of([200101])[0] == pytest.approx(100.0)
+
+
+def test_seconds_and_months_with_a_time_of_day() -> None:
+    fine = Series.of(np.arange(20.0), pd.date_range("2024-01-01", periods=20, freq="1500ms"))
+    assert fine.future(2)[1][1] - fine.index[-1] == pd.Timedelta(3, "s")
+    ends = pd.period_range("2020-01", periods=20, freq="M").to_timestamp(how="end")
+    monthly = Series.of(np.arange(20.0), ends)
+    assert monthly.frequency.unit == "month"
+    assert monthly.future(1)[1][0].normalize() == pd.Timestamp("2021-09-30")

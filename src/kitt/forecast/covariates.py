@@ -11,6 +11,7 @@ from kitt.errors import InvalidInputError
 from kitt.forecast.series import Series
 from kitt.table.encoding import Encoding
 from kitt.table.frames import as_frame
+from kitt.table.reading import Notes
 from kitt.table.scaling import FloatArray
 
 
@@ -27,10 +28,13 @@ class Covariates:
         return cls((), np.empty((n, 0)), np.empty((horizon, 0)))
 
     @classmethod
-    def of(cls, X: Any, future: Any, series: Series, rows: int, horizon: int) -> Covariates:
-        """From arrays or data frames: text and dates become numbers as in any table."""
+    def of(cls, X: Any, future: Any, series: Series, rows: int, horizon: int) -> tuple[Covariates, Notes]:
+        """From arrays or data frames: text and dates become numbers as in any table, which notes say.
+
+        Where the index of a frame has dates, they must be those of the series and of the steps ahead.
+        """
         if X is None and future is None:
-            return cls.none(series.n, horizon)
+            return cls.none(series.n, horizon), ()
         if X is None or future is None:
             given, lacking = ("future", "X") if X is None else ("X", "future")
             raise InvalidInputError(
@@ -43,8 +47,27 @@ class Covariates:
                 f"{', '.join(map(str, past.columns))} and {len(ahead)} rows of {', '.join(map(str, ahead.columns))}"
             )
         past = past.iloc[series.rows]
-        encoding, _ = Encoding.learn(past.set_axis([str(c) for c in past.columns], axis=1), series.name)
-        return cls(encoding.names, encoding.encode(past)[0], encoding.encode(ahead)[0])
+        _check_times(past, series, series.times, "X")
+        _check_times(ahead, series, series.future(horizon)[0], "future")
+        past, ahead = past.reset_index(drop=True), ahead.reset_index(drop=True)
+        encoding, learned = Encoding.learn(past.set_axis([str(c) for c in past.columns], axis=1), series.name)
+        values, unseen = encoding.encode(ahead)
+        return cls(encoding.names, encoding.encode(past)[0], values), (*learned, *unseen)
+
+
+def _check_times(frame: Any, series: Series, times: FloatArray, name: str) -> None:
+    """An error if a frame has dates in its index that are not these times, one after the other."""
+    import pandas as pd
+
+    if not (isinstance(frame.index, pd.DatetimeIndex | pd.PeriodIndex) and isinstance(series.index, pd.DatetimeIndex)):
+        return
+    off = np.abs(series.time_of(frame.index) - times) > 0.1 * series.step
+    if off.any():
+        i = int(np.flatnonzero(off)[0])
+        raise InvalidInputError(
+            f"expected {name} in the order of its times, with {series.labels(times[i : i + 1])[0]} in row {i + 1}; got "
+            f"{frame.index[i]}: sort its rows, and give one for every step"
+        )
 
 
 def _frame(table: Any, name: str) -> Any:
@@ -57,4 +80,4 @@ def _frame(table: Any, name: str) -> Any:
         if values.ndim != 2:
             raise InvalidInputError(f"expected {name} of shape (rows, columns); got shape {values.shape}")
         frame = pd.DataFrame(values, columns=[f"x{d + 1}" for d in range(values.shape[1])])
-    return frame.reset_index(drop=True)
+    return frame

@@ -56,14 +56,20 @@ class Origin:
     variance: FloatArray
 
 
-def rolling(model: FittedGP, starts: Sequence[int], horizon: int) -> list[Origin]:
-    """Forecasts of the next values from each start, the parameters as they are."""
+def rolling(
+    model: FittedGP, steps: FloatArray, starts: Sequence[int], horizon: int, config: EvaluateConfig = DEFAULT
+) -> list[Origin]:
+    """Forecasts of the values up to the horizon after each start, the parameters as they are; at least of the next value.
+
+    `steps` are the times of the values, in steps, of which some may have no value.
+    """
     y, factor = model.y.numpy(), model.posterior.L.numpy()
-    L = np.linalg.cholesky(factor @ factor.T + DEFAULT.mean_variance)
+    L = np.linalg.cholesky(factor @ factor.T + config.mean_variance)
     z = solve_triangular(L, y, lower=True)
     found = []
     for start in starts:
-        rows = np.arange(start, min(start + horizon, len(y)))
+        end = int(np.searchsorted(steps, steps[start - 1] + horizon + 0.5))
+        rows = np.arange(start, max(start + 1, end))
         ahead = np.tril(L[rows][:, start : rows[-1] + 1])
         found.append(Origin(int(start), rows, L[rows, :start] @ z[:start], (ahead**2).sum(1)))
     return found
@@ -77,14 +83,16 @@ def origin_starts(n: int, share: float, count: int) -> list[int]:
 # --- weights ---------------------------------------------------------------------------------------------------------
 
 
-def weigh(fits: Sequence[Fit], target: FloatArray, horizon: int, config: EvaluateConfig = DEFAULT) -> FloatArray:
+def weigh(
+    fits: Sequence[Fit], target: FloatArray, steps: FloatArray, horizon: int, config: EvaluateConfig = DEFAULT
+) -> FloatArray:
     """One weight for each fit; they sum to one, and negligible ones become zero.
 
     A weight grows with the evidence, the one-step-ahead log density of all values, and falls with the mean absolute error
     over the horizon from past origins.
     """
     evidence = np.array([fit.evidence for fit in fits])
-    errors = np.array([rolling_error(fit.model, target, horizon, config) for fit in fits])
+    errors = np.array([rolling_error(fit.model, target, steps, horizon, config) for fit in fits])
     log_weights = evidence / config.temperature - config.error_power * np.log(np.maximum(errors, 1e-12))
     w = softmax(log_weights)
     least = max(config.min_relative_weight * w.max(), np.sort(w)[::-1][: config.kept][-1])
@@ -92,9 +100,12 @@ def weigh(fits: Sequence[Fit], target: FloatArray, horizon: int, config: Evaluat
     return w / w.sum()
 
 
-def rolling_error(model: FittedGP, target: FloatArray, horizon: int, config: EvaluateConfig = DEFAULT) -> float:
+def rolling_error(
+    model: FittedGP, target: FloatArray, steps: FloatArray, horizon: int, config: EvaluateConfig = DEFAULT
+) -> float:
     """Mean absolute error of the medians over past origins, in units of the standardised target."""
-    origins = rolling(model, origin_starts(len(target), config.first_origin, config.origins), horizon)
+    starts = origin_starts(len(target), config.first_origin, config.origins)
+    origins = rolling(model, steps, starts, horizon, config)
     errors = [np.abs(model.warp.inverse(origin.mean) - target[origin.rows]) for origin in origins]
     return float(np.concatenate(errors).mean())
 
@@ -115,21 +126,24 @@ class Backtest:
 
     start: NDArray[np.intp]  # position of the first value after the origin
     row: NDArray[np.intp]  # position of the value that is forecast
+    ahead: NDArray[np.intp]  # steps from the origin to the value, from 1 on
     predictive: Predictive
     actual: FloatArray
 
-    @property
-    def ahead(self) -> NDArray[np.intp]:
-        """Steps from the origin to the value, from 1 on."""
-        return self.row - self.start + 1
-
 
 def backtest(
-    models: Sequence[FittedGP], weights: FloatArray, target: FloatArray, starts: Sequence[int], horizon: int, tail: Tail
+    models: Sequence[FittedGP],
+    weights: FloatArray,
+    target: FloatArray,
+    steps: FloatArray,
+    starts: Sequence[int],
+    horizon: int,
+    tail: Tail,
+    config: EvaluateConfig = DEFAULT,
 ) -> Backtest:
     """Past forecasts of models whose parameters were fitted to the values before the first start."""
     used = [k for k, w in enumerate(weights) if w > 0]
-    found = [rolling(models[k], starts, horizon) for k in used]
+    found = [rolling(models[k], steps, starts, horizon, config) for k in used]
     w = np.array([weights[k] for k in used])
     start = np.concatenate([np.full(len(o.rows), o.start) for o in found[0]])
     row = np.concatenate([o.rows for o in found[0]])
@@ -140,7 +154,8 @@ def backtest(
         tuple(models[k].warp for k in used),
         tail,
     )
-    return Backtest(start, row, predictive, target[row])
+    ahead = np.maximum(np.rint(steps[row] - steps[start - 1]), 1).astype(np.intp)
+    return Backtest(start, row, ahead, predictive, target[row])
 
 
 def widened(predictive: Predictive, spread: float) -> Predictive:

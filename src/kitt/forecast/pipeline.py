@@ -104,12 +104,15 @@ def forecast(
     columns = tuple(change for kind in sets.values() for change in kind)
     table = _table(recent, recent_known, columns)
     fits = _fit_all(table, recent, found, sets, recent_known, report, config.hopeless)
-    weights = evaluate.weigh(fits, table.y.numpy(), min(int(horizon), max(2, recent.n // 3)), config.evaluate)
+    steps = recent.times / recent.step
+    weights = evaluate.weigh(fits, table.y.numpy(), steps, min(int(horizon), max(2, recent.n // 3)), config.evaluate)
     fits = [one for one, w in zip(fits, weights, strict=True) if w > 0]
     weights = weights[weights > 0]
     report("past origins", 0.9)
-    past, spread = _judged(fits, weights, table, int(horizon), config.evaluate)
+    past, spread = _judged(fits, weights, table, steps, int(horizon), config.evaluate)
     longer, longer_known = _last(series, known, config.values)
+    if any(one.candidate.is_log for one in fits):  # only values that have a logarithm
+        longer, longer_known = _last(series, known, min(longer.n, _positive_end(longer.values)))
     if longer.n > recent.n:
         whole = _table(longer, longer_known, columns, table.standardiser)
         fits = [conditioned(one, whole) for one in fits]
@@ -138,7 +141,8 @@ def checked(
     series = Series.of(y, index)
     if not isinstance(horizon, int | np.integer) or not 1 <= horizon <= config.largest_horizon:
         raise InvalidInputError(f"expected a horizon from 1 to {config.largest_horizon} steps; got {horizon!r}")
-    known = Covariates.of(X, future, series, len(np.atleast_1d(np.asarray(y))), int(horizon))
+    known, notes = Covariates.of(X, future, series, len(np.atleast_1d(np.asarray(y))), int(horizon))
+    series = replace(series, notes=(*series.notes, *notes))
     given, long = _given(season, series), float(series.end - series.times[0])
     if given and (unseen := [one for one in given if one.period > long]):
         steps = ", ".join(f"{one.period / series.step:g}" for one in unseen)
@@ -181,6 +185,12 @@ def _last(series: Series, known: Covariates, count: int) -> tuple[Series, Covari
         return series, known
     kept = {name: getattr(series, name)[-count:] for name in ("times", "values", "index", "rows")}
     return replace(series, **kept), replace(known, past=known.past[-count:])
+
+
+def _positive_end(values: FloatArray) -> int:
+    """How many of the last values are positive, without one that is not among them."""
+    below = np.flatnonzero(values <= 0)
+    return len(values) - 1 - int(below[-1]) if len(below) else len(values)
 
 
 def _inputs(times: FloatArray, known: FloatArray, changes: Sequence[Change]) -> FloatArray:
@@ -257,7 +267,7 @@ def _candidates(
 
 
 def _judged(
-    fits: Sequence[Fit], weights: FloatArray, table: Table, horizon: int, config: EvaluateConfig
+    fits: Sequence[Fit], weights: FloatArray, table: Table, steps: FloatArray, horizon: int, config: EvaluateConfig
 ) -> tuple[Backtest | None, float]:
     """Forecasts of the past with parameters from before the first origin, and the factor of variances they ask for."""
     n = len(table.y)
@@ -274,5 +284,5 @@ def _judged(
             return None, 1.0
         models.append(replace(before.model, X=whole.X, y=whole.y))
     tail = Tail(config.tail)
-    past = evaluate.backtest(models, weights, table.y.numpy(), starts, horizon, tail)
+    past = evaluate.backtest(models, weights, table.y.numpy(), steps, starts, horizon, tail, config)
     return past, evaluate.spread_of(past, config)

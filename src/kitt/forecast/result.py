@@ -141,6 +141,11 @@ class Forecast:
         return self.mixture.weights
 
     @property
+    def known(self) -> tuple[str, ...]:
+        """The names of further columns, which are known for the steps ahead."""
+        return self.mixture.models[0].fitted_kernel.columns[1 + len(self.changes) :]
+
+    @property
     def best(self) -> int:
         """The position of the heaviest candidate."""
         return int(np.argmax(self.weights))
@@ -157,9 +162,16 @@ class Forecast:
         roles = dict(parts(candidate, len(self.seasons)))
         s = self._standardiser
         found: dict[str, Any] = {}
+        usual = X.copy()  # with further columns at their means, to tell their part from that of time
+        usual[:, 1 + len(self.changes) :] = X[: self.recent.n, 1 + len(self.changes) :].mean(0)
         for position, word in enumerate(model.expression):
             name = self._role(roles[str(word)])
-            found[name] = found.get(name, 0.0) + model.posterior.component(position, model.inputs(X))[0].numpy()
+            there, still = (model.posterior.component(position, model.inputs(Z))[0].numpy() for Z in (X, usual))
+            if name != "covariates":
+                found[name] = found.get(name, 0.0) + still
+                there = there - still
+            if self.known:
+                found["covariates"] = found.get("covariates", 0.0) + there
         if model.warp.is_identity:
             columns = {name: values * s.y_scale for name, values in found.items()}
             columns["trend"] = columns["trend"] + s.y_mean
@@ -204,6 +216,8 @@ class Forecast:
 
     def past_forecasts(self, level: float = 0.9) -> pd.DataFrame:
         """Forecasts from past origins against what happened, with parameters from before the first origin.
+
+        Seasons, changes, the weights of candidates and the width of intervals come from the whole series.
 
         A row for each origin and step ahead: origin, index, ahead, forecast (median), lower and upper end, actual.
         """

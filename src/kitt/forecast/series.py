@@ -7,7 +7,7 @@ out: what a Gaussian process needs are the times at which something was seen.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
@@ -141,9 +141,11 @@ class Series:
         kind, size = self.frequency.unit, self.frequency.size
         if kind == "month":
             months = pd.PeriodIndex([self.origin.to_period("M") + round(float(t * size)) for t in times])
+            hour = self.origin - self.origin.normalize()
             if self.frequency.at_month_end:
-                return months.to_timestamp(how="end").normalize()
-            return months.to_timestamp() + pd.to_timedelta(np.minimum(self.origin.day, months.days_in_month) - 1, "D")
+                return months.to_timestamp(how="end").normalize() + hour
+            days = pd.to_timedelta(np.minimum(self.origin.day, months.days_in_month) - 1, "D")
+            return months.to_timestamp() + days + hour
         if kind == "business":
             return pd.DatetimeIndex([self.origin + pd.offsets.BusinessDay(round(float(t))) for t in times])
         if kind == "seconds":
@@ -158,14 +160,11 @@ class Series:
         """The times of other entries of the index, such as those of a forecast that begins later."""
         import pandas as pd
 
+        if self.frequency.unit in ("number", "irregular") and not isinstance(self.origin, pd.Timestamp):
+            return _positions(pd.Index(np.asarray(labels, dtype=np.float64)), self.frequency, self.origin)
         index = read_index(labels, np.size(labels))[0]
         index = index if self.zone is None else self.zone.naive(pd.DatetimeIndex(index))
         return _positions(index, self.frequency, self.origin)
-
-    def head(self, count: int) -> Series:
-        """The first values alone: what was known at that time."""
-        kept = {name: getattr(self, name)[:count] for name in ("times", "values", "index", "rows")}
-        return replace(self, **kept, end=float(self.times[count - 1]))
 
 
 # --- values and index ------------------------------------------------------------------------------------------------
@@ -267,7 +266,7 @@ def _frequency(labels: pd.Index) -> Frequency:
         is_filled = number is not None and _is_filled((raw[-1] - raw[0]) / number, len(raw))
         return Frequency("number", number) if number is not None and is_filled else Frequency("irregular")
     at_end = bool(labels.is_month_end.all())
-    if (at_end or len(set(labels.day)) == 1) and bool((labels == labels.normalize()).all()):
+    if (at_end or len(set(labels.day)) == 1) and len(set(labels - labels.normalize())) == 1:
         months = np.diff(labels.year * 12 + labels.month)
         size = gcd(*months.tolist())
         if size and _is_filled(months.sum() / size, len(labels)):
@@ -275,7 +274,13 @@ def _frequency(labels: pd.Index) -> Frequency:
     if _is_business(labels):
         return Frequency("business")
     seconds: FloatArray = np.diff(labels.to_numpy().astype("datetime64[us]").astype(np.int64)).astype(np.float64) / 1e6
-    unit = float(gcd(*np.round(seconds).astype(np.int64).tolist())) if (seconds >= 1).all() else float(seconds.min())
+    micro = np.round(1e6 * seconds).astype(np.int64)
+    if not (micro % 1000).any():
+        unit = gcd(*micro.tolist()) / 1e6
+    else:  # stamps that are a little off
+        unit = (
+            float(gcd(*np.round(seconds).astype(np.int64).tolist())) if (seconds >= 1).all() else float(seconds.min())
+        )
     if unit > 0 and _is_filled(seconds.sum() / unit, len(labels)) and _is_regular(np.cumsum(seconds) / unit):
         return Frequency("seconds", unit)
     return Frequency("days")

@@ -135,8 +135,7 @@ def number_step(raw: FloatArray) -> float | None:
     usual, span = float(np.median(np.diff(raw))), float(raw[-1] - raw[0])
     whole = span / max(np.round(span / usual), 1.0)  # over the whole range
     tried = [whole, span / (len(raw) - 1)]
-    if whole < 1:
-        tried = [1 / round(1 / step) for step in tried] + tried
+    tried = [1 / round(1 / step) for step in tried if step < 1] + tried
     digits = next((k for k in range(9) if np.array_equal(np.round(raw, k), raw)), 9)
     for step in tried:
         steps = (raw - raw[0]) / step
@@ -162,16 +161,20 @@ class Zone:
 
     @classmethod
     def of(cls, labels: pd.Index) -> Zone | None:
+        import pandas as pd
+
         zone: Any = getattr(labels, "tz", None)
         if zone is None:
             return None
-        dates: Any = labels
-        return cls(zone, bool((dates == dates.normalize()).all()))
+        clock = pd.DatetimeIndex(labels).tz_localize(None)
+        days = clock.normalize().tz_localize(zone, nonexistent="shift_forward", ambiguous=True)
+        return cls(zone, bool(((clock == clock.normalize()) | (days == labels)).all()))
 
     def naive(self, labels: pd.DatetimeIndex) -> pd.DatetimeIndex:
         if labels.tz is None:
             return labels
-        return labels.tz_convert(self.zone if self.is_local else "UTC").tz_localize(None)
+        clock = labels.tz_convert(self.zone if self.is_local else "UTC").tz_localize(None)
+        return clock.normalize() if self.is_local else clock  # where clocks change at midnight, a day begins at one
 
     def aware(self, labels: pd.DatetimeIndex) -> pd.DatetimeIndex:
         if self.is_local:

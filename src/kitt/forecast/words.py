@@ -45,6 +45,8 @@ def explained(forecast: Forecast) -> str:
     else:
         sentences.append("No season was found." if not forecast.seasons else "A season was tried and hardly helps.")
     sentences += [_change(forecast, change) for change in forecast.active_changes]
+    if forecast.known:
+        sentences.append(f"Beside this it follows {' and '.join(forecast.known)}, as given for the steps ahead.")
     if (log := _share(forecast, lambda c: c.is_log)) > 0.5:
         sentences.append(f"Changes are in proportion to the level: the logarithm describes the series ({log:.0%}).")
     if forecast.past is not None:
