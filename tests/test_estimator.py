@@ -168,5 +168,5 @@ def test_the_name_of_the_target_is_kept_and_new_levels_are_told() -> None:
     assert KITTRegressor(k=1, effort="quick").fit(frame[["x"]], y).suggestion_.dataset.target == "price"
     regressor = KITTRegressor(k=1, effort="quick").fit(frame, y)
     assert regressor.suggestion_.dataset.target == "price"
-    with pytest.warns(UserWarning, match="levels not seen before, set to 0: c"):
+    with pytest.warns(UserWarning, match="levels not seen before, taken as 'a': c"):
         regressor.predict(frame.assign(kind="c"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 
 def percent(share: float) -> str:
     if 0.995 <= share < 1:
@@ -12,6 +14,14 @@ def percent(share: float) -> str:
 def number(value: float) -> str:
     """Two significant digits, without needless exponents."""
     return f"{float(f'{value:.2g}'):,.12g}" if 1e-4 <= abs(value) < 1e7 else f"{value:.2g}"
+
+
+def measured(value: float, error: float) -> str:
+    """A value and its error or spread: two digits of that, and the value as finely."""
+    if not (math.isfinite(error) and 1e-4 <= error < 1e7):
+        return f"{number(value)} ± {number(error)}"
+    digits = 1 - math.floor(math.log10(error))
+    return f"{round(value, digits):,.{max(digits, 0)}f} ± {number(error)}"
 
 
 def counted(count: int, what: str) -> str:

@@ -146,7 +146,7 @@ def test_columns_that_are_known_say_how_far(run, tmp_path: Path) -> None:
         (["--target", "month"], "expected numbers in the target"),
         (["--quantiles", "x"], "levels between 0 and 1"),
         (["--known", "month"], "rows after the last value"),
-        (["--by", "month", "--report", "r.html"], "expected a single series for a report; got 48"),
+        (["--by", "month", "--report", "r.html"], "expected a single series for --report; got 48 by month"),
         (["--target", "month", "--time", "month"], "got 'month' in two"),
         (["-o", "/nowhere/out.csv"], "there is no directory"),
         (["--picture", "p.foo"], "ends with .png, .svg, .pdf; got 'p.foo'"),

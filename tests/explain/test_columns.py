@@ -153,3 +153,14 @@ def test_shares_of_a_known_function() -> None:
     assert found.pairs[0].columns == ("a", "b")
     assert found.pairs[0].share == pytest.approx(0.75, abs=0.03)
     assert max(found.alone_error.max(), found.total_error.max()) < 0.03
+
+
+def test_levels_have_no_slope_and_nothing_grows_with_them() -> None:
+    rng = np.random.default_rng(0)
+    site, x = rng.choice(["north", "south"], 120), rng.normal(size=120)
+    y = 3.0 * (site == "south") + x + np.where(site == "south", 1.0, 0.1) * rng.normal(size=120)
+    dataset = kitt.Dataset.from_frame(pd.DataFrame({"site": site, "x": x, "y": y}), "y")
+    explanation = kitt.explain(kitt.suggest(dataset, fit=True, effort="quick"))
+    assert "grows with site" not in explanation.text
+    effects = [effect for part in explanation.parts for effect in part.effects if effect.column == "site"]
+    assert all(effect.slope is None for effect in effects)

@@ -13,7 +13,7 @@ from kitt.explain import Explanation
 from kitt.explain.facts import Check
 from kitt.fitting.fitted import FittedGP
 from kitt.fitting.table import Table
-from kitt.formatting import number, percent
+from kitt.formatting import measured, number, percent
 from kitt.model.document import Model
 from kitt.model.mixture import Component, Mixture
 from kitt.model.predictive import Tail
@@ -214,6 +214,19 @@ def test_a_sparse_model_is_explained() -> None:
 )
 def test_numbers(value: float, text: str) -> None:
     assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [
+        (1013.25, 5.2, "1,013.2 ± 5.2"),
+        (2013.4, 210, "2,010 ± 210"),
+        (0.12346, 0.0021, "0.1235 ± 0.0021"),
+        (-7.0, 0.0, "-7 ± 0"),
+    ],
+)
+def test_a_value_is_as_fine_as_its_error(value: float, error: float, text: str) -> None:
+    assert measured(value, error) == text
 
 
 @pytest.mark.parametrize(("share", "text"), [(0.001, "<1 %"), (0.456, "46 %"), (0.999, ">99 %"), (1.0, "100 %")])

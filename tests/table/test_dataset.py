@@ -62,7 +62,7 @@ def test_new_rows_are_encoded_as_the_first_were():
     new = pd.DataFrame({"when": ["2020-01-01", "2020-02-05"], "colour": ["violet", "g"], "a": [1, 2], "other": 0})
     X, notes = encoding.encode(new)
     np.testing.assert_array_equal(X, [[1, 0, 0, 0, -4], [2, 0, 1, 0, 31]])
-    assert notes == ("column 'colour': levels not seen before, set to 0: violet",)
+    assert notes == ("column 'colour': levels not seen before, taken as none of the known levels: violet",)
 
     for wrong, message in [
         (new.drop(columns="a"), "expected the columns a, colour, when; got no a: add what is missing"),

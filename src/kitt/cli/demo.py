@@ -40,7 +40,7 @@ def demo(
     report = _report(engel, out / "demo-engel.html", "engel")
     written = {"picture of the forecast": picture, "report on the households": report, "their model": model}
     shown = "; ".join(f"{what}: {path}" for what, path in written.items() if path)
-    console.print(f"\n{shown}. What to do next:", highlight=False, soft_wrap=True)
+    console.print(f"\n{shown}. What to do next:", markup=False, highlight=False, soft_wrap=True)
     for command, what in (
         ("kitt forecast your.csv --target sales --horizon 12", "the same for a series of yours"),
         ("kitt report your.csv --target price -o report.html", "the same for a table of yours"),

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 PLAIN_KERNELS = (
     "A plain kernel has BoTorch's priors, and is always tried; the same kernel may stand beside it with KITT's priors."
 )
-console = Console()
-errors = Console(stderr=True)
+console = Console(emoji=False)
+errors = Console(stderr=True, emoji=False)
 
 
 def print_captions(record: dict[str, Any]) -> None:

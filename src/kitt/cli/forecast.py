@@ -73,11 +73,18 @@ def forecast(
     paths = list(files_of(tables))
     tasks = _tasks(paths, wanted)
     if len(tasks) == 1 and not by:
-        _check_number(1, {"summary": summary, "jobs": jobs > 1, "scheduler": scheduler})
+        _refuse(
+            {"summary": summary, "jobs": jobs > 1, "scheduler": scheduler},
+            "several series",
+            "one",
+            "name the column of --by",
+        )
         rows, columns = next(iter(tasks.values()))
         _one(rows, columns, paths[0], horizon, levels, options, (out, picture, report), as_json)
     else:
-        _check_number(len(tasks), {"picture": picture, "report": report})
+        got = f"{len(tasks)} by {', '.join(by)}" if by else str(len(tasks))
+        unsuitable = {"picture": picture, "report": report}
+        _refuse(unsuitable, "a single series", got, "give a table of one series, without --by")
         _many(tasks, horizon, levels, options, (out, summary), as_json, jobs, scheduler)
 
 
@@ -102,18 +109,11 @@ def _tasks(paths: Sequence[str], wanted: Columns) -> dict[str, Any]:
     return tasks
 
 
-def _check_number(series: int, unsuitable: dict[str, Any]) -> None:
-    """Refuse options that are given but make no sense for this number of series."""
+def _refuse(unsuitable: dict[str, Any], expected: str, got: str, remedy: str) -> None:
+    """An error if one of these options is given, which make no sense for this number of series."""
     for option, given in unsuitable.items():
-        if given and series == 1:
-            raise InvalidInputError(
-                f"expected several series for --{option}; got one: leave --{option} out, or name the column that "
-                "distinguishes series with --by"
-            )
         if given:
-            raise InvalidInputError(
-                f"expected a single series for a {option}; got {series}: leave --{option} out, or give one series"
-            )
+            raise InvalidInputError(f"expected {expected} for --{option}; got {got}: leave --{option} out, or {remedy}")
 
 
 def _unused_times(frame: Any, columns: Any) -> Iterator[str]:

@@ -79,7 +79,8 @@ def serve(
     bounds = {"max_rows": max_rows, "max_columns": max_columns, "max_bytes": int(max_mb * 1e6)}
     settings = kitt.serve.Settings(host=host, port=port, jobs=jobs, model=network, **bounds)
     page = kitt.serve.create_app(settings)
-    console.print(f"http://{f'[{host}]' if ':' in host else host}:{port}  (stop with Ctrl+C)", highlight=False)
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    console.print(f"{address}  (stop with Ctrl+C)", markup=False, highlight=False)
     if host not in ("127.0.0.1", "localhost", "::1"):
         errors.print("[dim]note:[/] there are no passwords: whoever can reach this address can use it", highlight=False)
     kitt.serve.run(page, settings)

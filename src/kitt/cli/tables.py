@@ -94,9 +94,10 @@ def _each(
     tasks = (delayed(_record)(path, *job) for path in paths)
     if backend == "loky":
         return Parallel(n_jobs=jobs, return_as="generator")(tasks)
-    from distributed import Client
+    from kitt.forecast.many import cluster
 
-    with Client(scheduler) as client, parallel_config("dask", client=client):
+    assert scheduler is not None
+    with cluster(scheduler) as client, parallel_config("dask", client=client):
         return Parallel(n_jobs=-1)(tasks)
 
 
@@ -238,7 +239,9 @@ def _kept(frame: Any, names: Sequence[str], predicted: Sequence[str]) -> dict[st
             f"expected other names after --keep than those of the predictions, {', '.join(predicted)}; got '{taken[0]}': "
             "rename that column of the table"
         )
-    known = {str(name): frame[name].to_numpy() for name in frame.columns}
+    from kitt.table.reading import column_names
+
+    known = {name: frame.iloc[:, i].to_numpy() for i, name in enumerate(column_names(frame))}
     if missing := [name for name in names if name not in known]:
         raise InvalidInputError(
             f"expected a column of the table after --keep, one of {', '.join(known)}; got '{missing[0]}'"
@@ -279,7 +282,8 @@ def update(
         print(json.dumps({"model": str(out), "rows": new.rows.n, "new": len(frame), "refit": refit}))
         return
     notes([*read, *fitted.encoding.encode(frame)[1], *map(str, new.refit_reasons)])
-    console.print(f"{len(frame)} rows more, {new.rows.n} in all; model in {out}", highlight=False, soft_wrap=True)
+    text = f"{len(frame)} rows more, {new.rows.n} in all; model in {out}"
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 # --- explain and export --------------------------------------------------------------------------------------------------

@@ -94,6 +94,7 @@ def _explain(mixture: Mixture, table: Dataset | None, evidence: Evidence | None,
     return Explanation(
         target=model.fitted_kernel.target,
         expression=model.expression,
+        position=order[0],
         weight=weights[0],
         others=tuple((other.expression, weight) for other, weight in zip(others, weights[1:], strict=True)),
         parts=tuple(sorted(parts, key=lambda part: -part.share)),
@@ -161,11 +162,12 @@ def _decompose(
                 uncertainty=math.sqrt(float(shape)) * s.y_scale,
                 mean=(mean - mean.mean()).numpy() * s.y_scale,
                 std=C.diagonal().clamp_min(0).sqrt().numpy() * s.y_scale,
-                effects=_effects(X, groups, s, sensitivity[i], direction[i], facts),
+                effects=_effects(X, groups, s, sensitivity[i], direction[i], facts, levels),
             )
         )
     columns, pairs = _columns(words, X, groups, s, direction[-1], levels)
-    return parts, (columns, pairs), _noise(model, X, groups, noise, s, float(noise.mean()) / variance)
+    ordered = [(name, place) for name, place in groups if name not in levels]
+    return parts, (columns, pairs), _noise(model, X, ordered, noise, s, float(noise.mean()) / variance)
 
 
 def _sensitivities(words: Words, X: Tensor, means: Tensor, groups: Groups) -> tuple[Tensor, Tensor]:
@@ -231,12 +233,14 @@ def _effects(
     sensitivity: Tensor,
     direction: Tensor,
     facts: list[dict[str, Any]],
+    levels: Levels,
 ) -> tuple[Effect, ...]:
+    """How one word depends on each column; levels of a text have no direction, span or slope."""
     effects = []
     for g, (name, place) in enumerate(groups):
         x = X[:, place[0]]
         single: dict[str, Any] = {}
-        if len(place) == 1:
+        if len(place) == 1 and name not in levels:
             span = float(x.max() - x.min()) * float(s.x_scale[place[0]])
             single = {"direction": float(direction[g]), "span": span, **facts[g]}
         effects.append(Effect(name, float(sensitivity[g]), **single))

@@ -164,7 +164,7 @@ class Explanation:
     target : str
         The name of the target.
     expression : Expression
-        The kernel that is explained, the one with the largest weight, which is `weight`.
+        The kernel that is explained, the heaviest of the untransformed target; its weight is `weight`.
     others : tuple of (Expression, float)
         The other kernels with their weights, by decreasing weight.
     parts : tuple of Part
@@ -195,6 +195,8 @@ class Explanation:
         Periods that left-out cycles support, the clearest first.
     checks : tuple of Check
         The gain of each claim on left-out rows; a claim that is not supported is not in the text.
+    position : int
+        The position of the explained kernel among those of the model.
 
     Examples
     --------
@@ -225,6 +227,7 @@ class Explanation:
     interactions: tuple[Interaction, ...] = ()
     seasons: tuple[Season, ...] = ()
     checks: tuple[Check, ...] = ()
+    position: int = 0
 
     def check(self, claim: str, about: str | None = None) -> Check | None:
         """The check of a claim, if it was made."""

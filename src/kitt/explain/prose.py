@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from kitt.explain.config import TEXT
-from kitt.formatting import number, percent
+from kitt.formatting import measured, number, percent
 from kitt.language.grammar import Primitive
 from kitt.network.properties import ROUGH, SMOOTH
 
@@ -46,7 +46,7 @@ def _nothing(e: Explanation) -> Iterator[str]:
     mean, spread = e.level
     yield (
         f"the columns explain nothing of {e.target} that could be seen: the best guess is the mean, "
-        f"{number(mean)} ± {number(spread)}."
+        f"{measured(mean, spread)}."
     )
     if e.is_supported("noise") and (text := _varying(e)):
         yield text
@@ -270,19 +270,20 @@ def _varying(e: Explanation) -> str:
 
 
 def _weights(e: Explanation) -> Iterable[str]:
-    count = 1 + sum(weight >= TEXT.weight for _, weight in e.others)
-    if count == 1:
-        return
+    others = [weight for _, weight in e.others]
+    count = sum(weight >= TEXT.weight for weight in (e.weight, *others))
+    among = f" among {count} kernels that are averaged" if count > 1 else ""
     if e.transformed >= TEXT.weight:
         yield (
-            f"this describes {e.expression}, which has {percent(e.weight)} of the weight among {count} kernels that are "
-            f"averaged; kernels of the transformed target have {percent(e.transformed)}."
+            f"this describes {e.expression}, which has {percent(e.weight)} of the weight{among}; kernels of the transformed "
+            f"target have {percent(e.transformed)}."
         )
-        return
-    standing = "no kernel stands out: " if e.weight < 0.5 else ""
-    yield (
-        f"{standing}this describes {e.expression}, the heaviest ({percent(e.weight)}) of {count} kernels that are averaged."
-    )
+    elif e.weight < max(others, default=0.0):
+        yield f"this describes {e.expression}, which has {percent(e.weight)} of the weight{among}."
+    elif count > 1:
+        standing = "no kernel stands out: " if e.weight < 0.5 else ""
+        heaviest = f"the heaviest ({percent(e.weight)}) of {count} kernels that are averaged"
+        yield f"{standing}this describes {e.expression}, {heaviest}."
 
 
 def _comparison(e: Explanation) -> Iterable[str]:

@@ -42,6 +42,7 @@ class Failure:
 
     expression: Expression
     reason: str
+    is_plain: bool = False  # a plain default, not one that the network proposed
 
     def __str__(self) -> str:
         return f"{self.expression} was left out: {self.reason}"

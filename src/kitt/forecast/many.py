@@ -149,11 +149,12 @@ def _each(
     if scheduler is None:
         yield from Parallel(n_jobs=jobs, return_as="generator")(work)
         return
-    with _cluster(scheduler) as client, parallel_config("dask", client=client):
+    with cluster(scheduler) as client, parallel_config("dask", client=client):
         yield from Parallel(n_jobs=-1, return_as="generator")(work)
 
 
-def _cluster(scheduler: str) -> Any:
+def cluster(scheduler: str) -> Any:
+    """A client of a dask scheduler."""
     try:
         from distributed import Client
     except ImportError as error:

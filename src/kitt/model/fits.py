@@ -152,13 +152,13 @@ def _attempt(bench: _Fitters, candidate: Candidate, fits: Fits) -> None:
     if fitter is None:  # no transform of the target is better than the identity
         return
     if time.monotonic() > bench.end and fits.models:
-        fits.failures.append(Failure(candidate.expression, "the deadline had passed"))
+        fits.failures.append(Failure(candidate.expression, "the deadline had passed", candidate.is_plain))
         return
     start = bench.named.solution(candidate.expression) if candidate.warped else None
     before = len(fitter.failures)
     fitter.attempt(candidate.expression, start)
     if len(fitter.failures) > before:
-        fits.failures.append(fitter.failures[-1])
+        fits.failures.append(replace(fitter.failures[-1], is_plain=candidate.is_plain))
     else:
         fits.models.append(fitter.fitted[-1])
         fits.is_plain.append(candidate.is_plain)

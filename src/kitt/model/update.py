@@ -17,8 +17,9 @@ from kitt.gp.exact import Posterior
 from kitt.model.mixture import Mixture
 from kitt.model.predictive import Predictive
 from kitt.table.dataset import Dataset
-from kitt.table.encoding import Encoding
+from kitt.table.encoding import Encoding, read_numbers
 from kitt.table.frames import as_frame
+from kitt.table.reading import column_names
 from kitt.table.scaling import FloatArray
 
 _NOTE = "the parameters were fitted to the first {} rows; {} were added since"
@@ -49,14 +50,17 @@ def new_rows(encoding: Encoding, table: Any, y: ArrayLike | None) -> Dataset:
         return table
     if y is None:
         frame = as_frame(table)
-        if frame is None or encoding.target not in map(str, frame.columns):
-            found = "an array" if frame is None else f"the columns {', '.join(map(str, frame.columns))}"
+        names = [] if frame is None else column_names(frame)
+        if frame is None or encoding.target not in names:
+            found = "an array" if frame is None else f"the columns {', '.join(names)}"
             raise InvalidInputError(
                 f"expected a table with the target '{encoding.target}'; got {found}",
                 "add that column, or give y beside the inputs",
                 {"command line": "add that column"},
             )
-        y = frame.set_axis(list(map(str, frame.columns)), axis=1)[encoding.target]
+        table = frame.set_axis(names, axis=1)
+        read = read_numbers(table[encoding.target])
+        y = table[encoding.target] if read is None else read[0]
     try:
         values = np.asarray(y, dtype=np.float64)
     except (TypeError, ValueError):

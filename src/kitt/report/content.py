@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from kitt.model.evidence import Evidence
 from kitt.model.suggestion import Suggestion
 from kitt.model.weights import DEFAULT as PRICES
 from kitt.network.caption import Caption
-from kitt.network.subsets import subsets
+from kitt.network.subsets import READINGS, subsets
 from kitt.table.scaling import FloatArray, Standardiser
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def candidates(suggestion: Suggestion) -> list[Candidate]:
         found.append(Candidate(gp.expression, is_plain, probability, weight, gain, error, "", of_transform, price))
     for failure in suggestion.failures:
         probability = _probability(said, failure.expression)
-        found.append(Candidate(failure.expression, probability is None, probability, failure=failure.reason))
+        found.append(Candidate(failure.expression, failure.is_plain, probability, failure=failure.reason))
     return sorted(found, key=lambda c: (bool(c.failure), -c.weight))
 
 
@@ -202,10 +202,17 @@ def _in_units(kernel: FittedKernel, slot: Slot, primitive: Primitive, value: Flo
     return name, own, value * s.x_scale
 
 
+def rows_read(suggestion: Suggestion) -> list[Any] | None:
+    """The positions of the rows that the network read before the fit, for each of its subsets; None if it read all."""
+    table, options = suggestion.dataset, suggestion.options
+    reading = READINGS[options.of_captions(fit=True)["reading"]]
+    found = subsets(table.X, table.y, options.random_state, reading)
+    return None if found is None else list(found)
+
+
 def seen(suggestion: Suggestion) -> str:
     """Which rows the network read."""
-    table = suggestion.dataset
-    chosen = subsets(table.X, table.y, suggestion.options.random_state)
+    table, chosen = suggestion.dataset, rows_read(suggestion)
     return f"all {table.n:,} rows" if chosen is None else f"{len(chosen)} random subsets of {len(chosen[0]):,} rows"
 
 

@@ -12,9 +12,9 @@ import torch
 from kitt.formatting import number
 from kitt.model.suggestion import Suggestion
 from kitt.network import features
-from kitt.network.subsets import subsets
 from kitt.report import figures
 from kitt.report.canvas import Svg
+from kitt.report.content import rows_read
 from kitt.report.figures import Column, Line
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ def evidence(suggestion: Suggestion, explanation: Explanation, columns: Sequence
 def _curves(suggestion: Suggestion) -> tuple[features.Curves, FloatArray]:
     """The curves of all columns, averaged over the subsets of rows that the network saw, and the scales of the columns."""
     table = suggestion.dataset
-    found = subsets(table.X, table.y, suggestion.options.random_state)
-    chosen: list[Any] = [slice(None)] if found is None else list(found)
+    chosen: list[Any] = rows_read(suggestion) or [slice(None)]
     scales = [Standardiser.fit(table.X[rows], table.y[rows]) for rows in chosen]
     pairs = list(zip(scales, chosen, strict=True))
     X = torch.from_numpy(np.stack([s.transform_x(table.X[rows]) for s, rows in pairs])).float()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 MOST_COLUMNS = 6
 MOST_SCATTERS = 3
 MOST_ROWS_OF_HEAT_MAP = 12
+_FIRST_DAY, _LAST_DAY = -719162, 2932896  # of the years 1 and 9999, counted from 1970
 _FEW = 6  # values of a column up to which its effect is shown as points
 
 
@@ -60,7 +61,7 @@ class Gallery:
         table, mixture = self.suggestion.dataset, self.suggestion.mixture
         axis, x = _only(self.suggestion), table.X[:, 0]
         grid = _grid(x, self._shortest())
-        best = mixture.models[[m.expression for m in mixture.models].index(self.explanation.expression)]
+        best = mixture.models[self.explanation.position]
         left = table.y - best.predict(table.X)[0]
         shares = {part.word: part.share for part in self.explanation.parts}
         parts = []
@@ -89,9 +90,9 @@ class Gallery:
         table = self.suggestion.dataset
         drawn = []
         for column in self.active[:MOST_SCATTERS]:
-            axis = Column(column.name, origin=column.origin)
             if column.kind != "levels":
-                drawn.append(figures.scatter(axis, self.target, table.X[:, self._places(column)[0]], table.y))
+                x = table.X[:, self._places(column)[0]]
+                drawn.append(figures.scatter(_axis(column, x), self.target, x, table.y))
         return drawn
 
     def effects(self) -> list[Svg]:
@@ -135,11 +136,10 @@ class Gallery:
     def _effect_picture(
         self, column: encoding.Column, curve: Curve, names: Sequence[str], limits: tuple[float, float]
     ) -> Svg:
-        axis = Column(column.name, origin=column.origin)
         if names:
-            return figures.level_effect(axis, self.target, names, curve, limits)
+            return figures.level_effect(Column(column.name), self.target, names, curve, limits)
         rows = self.suggestion.dataset.X[:, self._places(column)[0]]
-        return figures.effect(axis, self.target, curve, rows, limits)
+        return figures.effect(_axis(column, rows), self.target, curve, rows, limits)
 
     def heat_map(self) -> Svg | None:
         """Columns and words; None where there are not several words that are functions of columns."""
@@ -173,7 +173,17 @@ def curve(suggestion: Suggestion, shortest: float | None = None) -> Svg:
 def _only(suggestion: Suggestion) -> Column:
     """The axis of the only column of a table."""
     (only,) = [c for c in suggestion.dataset.encoding.columns if c.outputs]
-    return Column(only.outputs[0], origin=only.origin)
+    return replace(_axis(only, suggestion.dataset.X[:, 0]), name=only.outputs[0])
+
+
+def _axis(column: encoding.Column, x: FloatArray) -> Column:
+    """The axis of a column: of dates, if they and a margin beside them lie in the years that matplotlib knows."""
+    if not column.origin:
+        return Column(column.name)
+    days, margin = float(np.datetime64(column.origin, "D").astype(np.int64)), 0.5 * np.ptp(x) + 366
+    if days + x.min() - margin > _FIRST_DAY and days + x.max() + margin < _LAST_DAY:
+        return Column(column.name, origin=column.origin)
+    return Column(column.name, unit=f"days since {column.origin[:10]}")
 
 
 def _grid(x: FloatArray, shortest: float | None) -> FloatArray:

@@ -25,7 +25,7 @@ from kitt.serve.tables import Upload, predictions, scatters
 from kitt.serve.worker import FitTask, ForecastTask, summarised
 from kitt.suggest import suggest_dataset
 
-Q = TypeVar("Q", bound=schemas.TableQuestion)
+Q = TypeVar("Q", bound=schemas.NamedTable)
 V = TypeVar("V", bound=BaseModel)
 
 
@@ -60,6 +60,7 @@ class Handler:
     def _read_json(self, body: bytes, kind: type[Q]) -> tuple[Upload, Q]:
         try:
             fields = json.loads(body)
+            json.dumps(fields, ensure_ascii=False).encode()  # half a surrogate pair is no text
         except (ValueError, RecursionError) as error:
             raise InvalidInputError(f"expected JSON; got something else: {error}") from error
         if not isinstance(fields, dict):
@@ -81,7 +82,8 @@ class Handler:
             options |= {"deadline": deadline, "effort": question.effort}
             options["random_state"] = question.seed
         chosen = Options.of(**options)
-        dataset = table.dataset(question.target, question.drop_missing, question.exclude)
+        most = self.settings.max_columns
+        dataset = table.dataset(question.target, question.drop_missing, question.exclude, most)
         if dataset.d > self.settings.max_columns:
             raise InvalidInputError(f"the levels of its texts make {dataset.d} columns: exclude some")
         said = summarised(suggest_dataset(dataset, chosen, fit=False))
@@ -94,7 +96,7 @@ class Handler:
 
     async def predict(self, request: Request, model: str) -> tuple[str, tuple[str, ...]]:
         """Predictions for the rows of a file, as CSV, by a model of a finished job; and notes on these rows."""
-        table, _ = await self.read(request, schemas.Question)
+        table, _ = await self.read(request, schemas.NamedTable)
         return await self._in_thread(partial(predictions, table, model))
 
     async def describe(self, table: Upload) -> dict[str, Any]:

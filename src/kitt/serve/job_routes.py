@@ -133,7 +133,7 @@ async def values(results: Done) -> Response:
     "/predict",
     response_class=Response,
     responses=text("text/csv") | NO_JOB | REFUSED,
-    openapi_extra=schemas.body(schemas.Question),
+    openapi_extra=schemas.body(schemas.NamedTable),
 )
 async def predict(found: ModelText, request: Request, handler: Served) -> Response:
     """New rows with their predictions, as CSV: mean, standard deviation, and the ends of a 90 % interval.
@@ -148,7 +148,7 @@ async def predict(found: ModelText, request: Request, handler: Served) -> Respon
 
 @router.get("/code/{library}", response_class=Response, responses=text("text/x-python") | NO_JOB)
 async def code(found: ModelText, results: Done, library: str) -> Response:
-    """Source code that builds the kernel of largest weight in a library: gpytorch, botorch, sklearn, gpflow or gpjax."""
+    """Source code of the heaviest kernel of the untransformed target: for gpytorch, botorch, sklearn, gpflow or gpjax."""
     if library not in results.code:
         raise HTTPException(404, f"no export to '{library}'; the libraries are {', '.join(results.code)}")
     return attached(results.code[library], f"kitt_{library}.py", "text/x-python")

@@ -10,13 +10,16 @@ Text = Annotated[str, Field(max_length=1000)]
 Cell = float | bool | str | None
 
 
-class TableQuestion(BaseModel):
-    """The options of a request about a table, which is sent as a file beside them or as `columns`."""
+class NamedTable(BaseModel):
+    """The options of a request with a table, which is sent as a file beside them or as `columns`."""
 
     model_config = ConfigDict(extra="forbid")
 
-    target: Text | None = Field(None, description="Column to predict; without it, the last.")
     name: Text | None = Field(None, description="Name of the table; without it, the name of the file.")
+
+
+class TableQuestion(NamedTable):
+    target: Text | None = Field(None, description="Column to predict; without it, the last.")
 
 
 class Question(TableQuestion):
@@ -154,7 +157,7 @@ class ExampleFacts(BaseModel):
     url: str
 
 
-def body(question: type[TableQuestion]) -> dict[str, Any]:
+def body(question: type[NamedTable]) -> dict[str, Any]:
     """The two forms of a request's body: a file with fields, or JSON with columns."""
     schema = question.model_json_schema()
     fields, columns = schema["properties"], Columns.model_json_schema()["properties"]

@@ -129,7 +129,12 @@ def _is_foreign(headers: Headers, host: str) -> bool:
     origin = headers.get("origin")
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         return True
-    return origin is not None and (urlsplit(origin).netloc != host or urlsplit(origin).scheme not in ("http", "https"))
+    try:
+        return origin is not None and (
+            urlsplit(origin).netloc != host or urlsplit(origin).scheme not in ("http", "https")
+        )
+    except ValueError:  # no address at all
+        return True
 
 
 async def _drain(receive: Receive, most: int) -> None:

@@ -28,7 +28,7 @@ _JOB: dict[str, Any] = {
 @router.post("/table", response_model=schemas.TableFacts, responses=REFUSED, openapi_extra=_QUESTION)
 async def table(request: Request, handler: Served) -> Any:
     """Describe a table: its columns, missing cells and first rows."""
-    return await handler.describe((await handler.read(request, schemas.Question))[0])
+    return await handler.describe((await handler.read(request, schemas.NamedTable))[0])
 
 
 @router.post("/suggest", response_model=schemas.Captions, responses=REFUSED, openapi_extra=_QUESTION)

@@ -20,6 +20,7 @@ from kitt.forecast.tables import is_time
 from kitt.model.document import Model
 from kitt.serve.settings import Settings
 from kitt.table.dataset import Dataset
+from kitt.table.encoding import MAX_LEVELS
 from kitt.table.reading import SEPARATORS, Notes, column_names, read_table
 
 if TYPE_CHECKING:
@@ -58,7 +59,12 @@ class Upload:
         _check_size(lengths.pop(), len(columns), settings)
         return cls(_shown(name), pd.DataFrame({key: list(values) for key, values in columns.items()}))
 
-    def dataset(self, target: str | None, drop_missing: bool, exclude: Sequence[str]) -> Dataset:
+    def dataset(self, target: str | None, drop_missing: bool, exclude: Sequence[str], most: int) -> Dataset:
+        """The table as numbers, of at most so many columns."""
+        used = [series for name, series in self.frame.items() if str(name) not in exclude]
+        levels = sum(min(series.nunique(), MAX_LEVELS) if series.dtype == object else 1 for series in used)
+        if levels > most + MAX_LEVELS:  # the target may be among them
+            raise InvalidInputError(f"the levels of its texts make about {levels} columns: exclude some")
         made = Dataset.from_frame(self.frame, target, drop_missing, exclude)
         return replace(made, notes=self.notes + made.notes)
 
@@ -208,7 +214,7 @@ def predictions(table: Upload, model: str) -> tuple[str, tuple[str, ...]]:
         warnings.simplefilter("ignore")  # of the same texts
         mean, std = fitted.predict(table.frame)
         low, high = fitted.quantiles(table.frame, [0.05, 0.95]).T
-    frame = table.frame.set_axis([str(name) for name in table.frame.columns], axis=1)
+    frame = table.frame.set_axis(column_names(table.frame), axis=1)
     made = {"mean": mean, "std": std, "q5": low, "q95": high}
     prefix = "predicted_" if made.keys() & {*frame.columns} else ""  # no column of the table is replaced
     return frame.assign(**{prefix + name: values for name, values in made.items()}).to_csv(index=False), notes

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kitt.table.dataset import Dataset
+from kitt.table.dataset import MIN_ROWS, Dataset
 from kitt.table.scaling import FloatArray
 
 _CONTINUOUS = 0.5  # share of distinct rows with a unique target from which the target counts as continuous
@@ -46,4 +46,4 @@ def first_of_copies(X: FloatArray, y: FloatArray) -> NDArray[np.intp] | None:
     keep[repeated[first]] = True
     rows = np.flatnonzero(keep)
     is_continuous = len(np.unique(y[rows])) > _CONTINUOUS * len(rows)
-    return rows if is_continuous and len(rows) > 1 else None
+    return rows if is_continuous and len(rows) >= MIN_ROWS else None

@@ -82,7 +82,8 @@ class Column:
         if self.kind == "levels":
             texts = _texts(series)
             unseen = sorted(set(texts) - set(self.levels))
-            note = f"column '{self.name}': levels not seen before, set to 0: {listed(unseen)}"
+            as_what = f"as '{self.levels[0]}'" if len(self.levels) == 2 else "as none of the known levels"
+            note = f"column '{self.name}': levels not seen before, taken {as_what}: {listed(unseen)}"
             return np.equal.outer(texts, np.array(self.indicators, object)).astype(np.float64), (note,) * bool(unseen)
         if self.kind == "number" and (read := read_numbers(series)) is not None:
             return read[0][:, None], ()

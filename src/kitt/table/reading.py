@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from kitt.errors import InvalidInputError, MissingExtraError
+from kitt.formatting import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,7 +71,7 @@ def _decode(data: bytes, label: str) -> str:
         raise refusal("a table", f"{label}, an empty file", "check that it was saved")
     if re.search(r"[\x00-\x08\x0e-\x1f]", text):
         raise refusal("CSV text or Parquet", f"{label}, another binary file", "save the table as CSV")
-    return text.lstrip("\r\n")
+    return re.sub(r"\A(?:[ \t]*\r?\n)+", "", text)  # without empty lines at the top
 
 
 def _read_parquet(data: bytes, label: str) -> pd.DataFrame:
@@ -102,15 +103,26 @@ def _read_text(text: str, label: str) -> tuple[pd.DataFrame, Notes]:
             keep_default_na=False,
             na_values=list(MISSING),
             skipinitialspace=True,
+            skip_blank_lines=len(rows[0]) > 1,  # in a single column, an empty line is a missing value
             low_memory=False,  # one type for a whole column
-        ).dropna(how="all")
+        )
     except pd.errors.EmptyDataError:
         frame = pd.DataFrame(columns=range(len(header or ())))
     except (pd.errors.ParserError, csv.Error) as error:
         got = f"{label} ({str(error).split('C error: ')[-1].strip()})"
         raise refusal("as many fields in every line", got, "correct these lines") from error
     notes = ("decimal commas read as points",) if decimal == "," else ()
-    return _with_names(frame, header, notes, label)
+    frame, empty = _without_empty_rows(frame)
+    return _with_names(frame, header, (*notes, *empty), label)
+
+
+def _without_empty_rows(frame: pd.DataFrame) -> tuple[pd.DataFrame, Notes]:
+    """Without empty rows at the end; of several columns, without others too, which a note says."""
+    is_empty = frame.isna().all(axis=1).to_numpy()
+    frame = frame.iloc[: len(frame) - int(np.argmin(is_empty[::-1])) if not is_empty.all() else 0]
+    if frame.shape[1] == 1 or not (between := int(is_empty[: len(frame)].sum())):
+        return frame, ()
+    return frame.dropna(how="all"), (f"{counted(between, 'empty row')} left out",)
 
 
 def _with_names(frame: pd.DataFrame, header: list[str] | None, notes: Notes, label: str) -> tuple[pd.DataFrame, Notes]:
@@ -138,7 +150,8 @@ def _split(text: str) -> tuple[str, list[list[str]]]:
 
     def cut(separator: str) -> list[list[str]]:
         if separator == r"\s+":
-            return [fields for line in lines if (fields := line.split())]
+            spaced = [" ".join(line.split()) for line in lines]
+            return [fields for fields in csv.reader(spaced, delimiter=" ", skipinitialspace=True) if fields]
         return [fields for fields in csv.reader(lines, delimiter=separator, skipinitialspace=True) if fields]
 
     def agreement(separator: str) -> float:
@@ -152,7 +165,8 @@ def _split(text: str) -> tuple[str, list[list[str]]]:
 
 def _decimal(text: str, separator: str) -> str:
     """A comma, if some field is a number with a decimal comma and none is one with a decimal point."""
-    edge = r"\s" if separator == r"\s+" else rf"[{separator}\r\n]"
+    edge = " " if separator == r"\s+" else rf"[{separator}\r\n]"
+    text = re.sub(r"\s+", " ", text) if separator == r"\s+" else text
 
     def occurs(mark: str) -> bool:
         number = rf"[+-]?\d*{mark}\d+(?:[eE][+-]?\d+)?"
