@@ -148,7 +148,7 @@ def _decompose(
     means = words.means(X)
     total, noise = means.sum(0), kernel.noise(theta, X)
     variance = float(total.var(correction=0) + noise.mean())
-    sensitivity, direction = _sensitivities(words, X, means, groups)
+    sensitivity, direction = _sensitivities(words, X, groups)
     parts = []
     for i, word in enumerate(model.expression.signal):
         mean, C = means[i], words.covariance(i, X)
@@ -170,9 +170,16 @@ def _decompose(
     return parts, (columns, pairs), _noise(model, X, ordered, noise, s, float(noise.mean()) / variance)
 
 
-def _sensitivities(words: Words, X: Tensor, means: Tensor, groups: Groups) -> tuple[Tensor, Tensor]:
-    """(W + 1, G) of each word and of their sum: how much, and in which direction, it moves when one column moves."""
-    other = X[torch.from_numpy(np.random.default_rng(1).permutation(len(X)))]
+def _sensitivities(words: Words, X: Tensor, groups: Groups) -> tuple[Tensor, Tensor]:
+    """(W + 1, G) of each word and of their sum: how much, and in which direction, it moves when one column moves.
+
+    How much is the total Sobol index, if every column had its values independently of the others.
+    """
+    rng = np.random.default_rng(1)
+    X = X.clone()
+    for _, place in groups:
+        X[:, place] = X[torch.from_numpy(rng.permutation(len(X)))][:, place]
+    other, means = X[torch.from_numpy(rng.permutation(len(X)))], words.means(X)
     both = torch.cat([means, means.sum(0, keepdim=True)])
     variance = both.var(-1, correction=0).clamp_min(1e-300)
     much, where = [], []
