@@ -173,7 +173,11 @@ def report(
     options: FitOptions,
     out: Annotated[Path, typer.Option("--out", "-o", help="File for the report, HTML.")],
 ) -> None:
-    """Fit as `kitt fit` does, and write the results to one self-contained HTML page."""
+    """Fit as `kitt fit` does, and write the results to one self-contained HTML page.
+
+    A deadline is for the fit; the checks on left-out rows and the pictures, without which there is no report, may take up to a
+    minute more.
+    """
     import kitt
 
     with bar() as progress:

@@ -1,4 +1,4 @@
-"""The predictive distribution of a mixture at some rows: density, quantiles, moments and draws.
+"""The predictive distribution of a mixture at some rows: density, quantiles and moments.
 
 Everything is on the scale u of the standardised target, which all components share. A component is a normal distribution
 of a transform of u (`table.scaling.Warp`); the tail is a Student-t distribution of u itself.

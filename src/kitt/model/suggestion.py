@@ -73,7 +73,7 @@ class Suggestion:
 
     @property
     def best(self) -> Expression:
-        """The expression of the model with the largest weight, or the first caption if nothing was fitted."""
+        """The heaviest kernel of the untransformed target, or the first caption if nothing was fitted."""
         return self.captions.ranked[0].expression if self.model is None else self.model.best.expression
 
     @property
