@@ -175,8 +175,7 @@ def report(
 ) -> None:
     """Fit as `kitt fit` does, and write the results to one self-contained HTML page.
 
-    A deadline is for the fit; the checks on left-out rows and the pictures, without which there is no report, may take up to a
-    minute more.
+    A deadline is for the fit; checks on left-out rows and pictures may take up to a minute more.
     """
     import kitt
 
