@@ -30,10 +30,10 @@ test: $(VENV)/dev  ## lint, types, and all tests but the slow ones
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow'
 
 test-slow: $(VENV)/dev  ## the tests that `make test` leaves out
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m slow
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -m slow
 
 test-all: test test-slow  ## lint, types and all tests
 
