@@ -331,7 +331,7 @@ def test_the_dates_of_further_columns_must_be_those_of_the_series() -> None:
     assert np.corrcoef(parts["covariates"], x["x"])[0, 1] > 0.99
     assert parts["trend"].std() < 0.1 * parts["covariates"].std()
     assert "it follows x, as given" in forecast.explain()
-    with pytest.raises(InvalidInputError, match="expected X in the order of its times"):
+    with pytest.raises(InvalidInputError, match="expected the rows of X one step after the other"):
         kitt.forecast(y, X=x[:60][::-1], future=x[60:], horizon=6)
-    with pytest.raises(InvalidInputError, match="expected future in the order of its times"):
+    with pytest.raises(InvalidInputError, match="expected the rows of future one step after the other"):
         kitt.forecast(y, X=x[:60], future=x[60:][::-1], horizon=6)

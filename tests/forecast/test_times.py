@@ -114,7 +114,7 @@ def test_rows_ahead_are_sorted_by_time_and_must_be_the_next_steps() -> None:
     assert table.future["price"].tolist() == [N - 3, N - 2, N - 1]
     table.check()
     gap = one_series(frame.drop(index=N - 2), Columns("y", "month", (), ("price",)))
-    with pytest.raises(InvalidInputError, match="row 2 of them at 2020-11-01; got 2020-12-01"):
+    with pytest.raises(InvalidInputError, match="row 2 at 2020-11-01; got 2020-12-01"):
         gap.check()
 
 

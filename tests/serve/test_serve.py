@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -92,6 +93,7 @@ def test_size_is_limited(server: Server) -> None:
     [
         ({"Origin": "https://evil.example"}, 403),
         ({"Origin": "null"}, 403),
+        ({"Origin": "http://["}, 403),
         ({"Sec-Fetch-Site": "cross-site"}, 403),
         ({"Sec-Fetch-Site": "same-site"}, 403),
         ({"Host": "evil.example"}, 421),
@@ -309,3 +311,21 @@ def test_predictions_replace_no_column_of_the_table() -> None:
     made = pd.read_csv(io.StringIO(predictions(Upload("t", frame), model)[0]))
     assert made["mean"].to_numpy() == pytest.approx(frame["mean"].to_numpy())
     assert list(made)[-4:] == ["predicted_mean", "predicted_std", "predicted_q5", "predicted_q95"]
+
+
+def test_options_that_have_no_effect_are_refused(server: Server) -> None:
+    assert "target" in server.error(server.post("table", target="y"), 422)
+
+
+def test_half_a_surrogate_pair_is_no_name(server: Server) -> None:
+    body = b'{"columns": {"\\ud800": [1, 2, 3, 4, 5, 6, 7, 8], "y": [1, 2, 3, 4, 5, 6, 7, 8]}}'
+    response = server.http.post("/api/suggest", content=body, headers={"Content-Type": "application/json"})
+    assert "expected JSON" in server.error(response, 422)
+
+
+def test_levels_of_very_many_texts_are_counted_before_they_become_columns(server: Server) -> None:
+    rng = np.random.default_rng(0)
+    cells = rng.choice([*"abcdefghijklmnopqrst"], (60, 200))
+    rows = "\n".join(",".join([*row, str(i)]) for i, row in enumerate(cells))
+    text = ",".join([*(f"c{i}" for i in range(200)), "y"]) + "\n" + rows
+    assert "make about 3" in server.error(server.post("suggest", text, target="y"), 422)

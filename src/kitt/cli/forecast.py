@@ -162,7 +162,7 @@ def _one(
 
 def _show(made: Forecast, levels: Sequence[float], is_listed: bool) -> None:
     from kitt.forecast.picture import text_picture
-    from kitt.forecast.result import text_of
+    from kitt.forecast.series import text_of
 
     console.print(text_picture(made, min(console.width, 100)), markup=False, emoji=False, highlight=False)
     console.print(f"\n{made.explain()}\n", markup=False, emoji=False, highlight=False)

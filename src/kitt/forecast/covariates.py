@@ -61,13 +61,7 @@ def _check_times(frame: Any, series: Series, times: FloatArray, name: str) -> No
 
     if not (isinstance(frame.index, pd.DatetimeIndex | pd.PeriodIndex) and isinstance(series.index, pd.DatetimeIndex)):
         return
-    off = np.abs(series.time_of(frame.index) - times) > 0.1 * series.step
-    if off.any():
-        i = int(np.flatnonzero(off)[0])
-        raise InvalidInputError(
-            f"expected {name} in the order of its times, with {series.labels(times[i : i + 1])[0]} in row {i + 1}; got "
-            f"{frame.index[i]}: sort its rows, and give one for every step"
-        )
+    series.check_times(frame.index, times, f"the rows of {name}")
 
 
 def _frame(table: Any, name: str) -> Any:

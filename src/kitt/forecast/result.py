@@ -16,7 +16,7 @@ from kitt.forecast.candidates import Candidate, parts
 from kitt.forecast.changepoint import Change
 from kitt.forecast.evaluate import Backtest, widened
 from kitt.forecast.seasons import Season
-from kitt.forecast.series import Series
+from kitt.forecast.series import Series, text_of
 from kitt.formatting import counted
 from kitt.model.mixture import Mixture
 from kitt.table.scaling import FloatArray, Standardiser
@@ -166,12 +166,12 @@ class Forecast:
         usual[:, 1 + len(self.changes) :] = X[: self.recent.n, 1 + len(self.changes) :].mean(0)
         for position, word in enumerate(model.expression):
             name = self._role(roles[str(word)])
-            there, still = (model.posterior.component(position, model.inputs(Z))[0].numpy() for Z in (X, usual))
-            if name != "covariates":
-                found[name] = found.get(name, 0.0) + still
-                there = there - still
-            if self.known:
-                found["covariates"] = found.get("covariates", 0.0) + there
+            value = model.posterior.component(position, model.inputs(X))[0].numpy()
+            if self.known and name != "covariates":
+                still = model.posterior.component(position, model.inputs(usual))[0].numpy()
+                found["covariates"] = found.get("covariates", 0.0) + value - still
+                value = still
+            found[name] = found.get(name, 0.0) + value
         if model.warp.is_identity:
             columns = {name: values * s.y_scale for name, values in found.items()}
             columns["trend"] = columns["trend"] + s.y_mean
@@ -335,12 +335,3 @@ class Forecast:
         return (
             f"<p>{html.escape(self.explain())}</p>{self.to_frame().to_html(max_rows=10, float_format='{:.5g}'.format)}"
         )
-
-
-def text_of(label: Any) -> Any:
-    """A date as text, a number as a number."""
-    if hasattr(label, "isoformat"):
-        if getattr(label, "nanosecond", 0):  # a fraction that nobody wrote
-            label = label.round("s")
-        return label.isoformat().removesuffix("T00:00:00")
-    return label.item() if hasattr(label, "item") else label

@@ -166,6 +166,16 @@ class Series:
         index = index if self.zone is None else self.zone.naive(pd.DatetimeIndex(index))
         return _positions(index, self.frequency, self.origin)
 
+    def check_times(self, labels: Any, times: FloatArray, what: str) -> None:
+        """An error if these entries of the index are not at these times, one after the other."""
+        off = np.abs(self.time_of(labels) - times) > 0.1 * self.step
+        if off.any():
+            i = int(np.flatnonzero(off)[0])
+            raise InvalidInputError(
+                f"expected {what} one step after the other, row {i + 1} at {text_of(self.labels(times[i : i + 1])[0])}; got "
+                f"{text_of(labels[i])}: sort the rows, and give one for every step"
+            )
+
 
 # --- values and index ------------------------------------------------------------------------------------------------
 
@@ -244,6 +254,15 @@ def _dates(labels: pd.Index) -> tuple[pd.DatetimeIndex, tuple[str, ...]]:
             f"expected dates with one reading; got '{labels[0]}', which fits {fits}: write 2020-12-31"
         )
     return regular[0].dates, (f"dates were read as {regular[0].name}, which makes their steps regular",)
+
+
+def text_of(label: Any) -> Any:
+    """A date as text, a number as a number."""
+    if hasattr(label, "isoformat"):
+        if getattr(label, "nanosecond", 0):  # a fraction that nobody wrote
+            label = label.round("s")
+        return label.isoformat().removesuffix("T00:00:00")
+    return label.item() if hasattr(label, "item") else label
 
 
 def _shown(labels: pd.Index, zone: Zone | None) -> pd.Index:

@@ -10,7 +10,7 @@ import numpy as np
 
 from kitt.errors import InvalidInputError
 from kitt.forecast.pipeline import checked, forecast
-from kitt.forecast.result import Forecast, text_of
+from kitt.forecast.result import Forecast
 from kitt.forecast.series import Series, read_index
 from kitt.table.encoding import read_numbers, similar, strays
 from kitt.table.reading import Notes, column_names, listed
@@ -52,14 +52,7 @@ class SeriesTable:
     def _check_steps(self) -> None:
         """The rows ahead must be the next steps, one after the other."""
         series = Series.of(self.y, self.index)
-        times, labels = series.future(len(self.future))
-        off = np.abs(series.time_of(self.future_index) - times) > 0.1 * series.step
-        if off.any():
-            i = int(np.flatnonzero(off)[0])
-            raise InvalidInputError(
-                f"expected the rows ahead one step after the other, row {i + 1} of them at {text_of(labels[i])}; got "
-                f"{text_of(self.future_index[i])}: give a row for every step"
-            )
+        series.check_times(self.future_index, series.future(len(self.future))[0], "the rows ahead")
 
 
 @dataclass(frozen=True)

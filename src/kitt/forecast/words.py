@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kitt.forecast.result import text_of
+from kitt.forecast.series import text_of
 from kitt.formatting import counted
 
 if TYPE_CHECKING:

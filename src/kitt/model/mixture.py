@@ -258,9 +258,9 @@ class Mixture:
         model, wide = self.models[k], self._shared_spread(k, noisy)
         Z = model.inputs(X)
         mean, latent, total = model.moments(Z)
+        share, variance = self._own(k, Z.numpy(), mean, latent, total)
         latent = wide * latent
         function = rng.standard_normal((count, len(mean))) @ model.root_covariance(X, False).T * math.sqrt(wide)
-        share, variance = self._own(k, Z.numpy(), mean, latent / wide, total)
         pick = np.broadcast_to(rng.choice(len(share), size=(count, len(mean) if noisy else 1), p=share), function.shape)
         there = np.take_along_axis(variance, pick, 0)  # (count, M)
         shrink = np.sqrt(np.minimum(1.0, there / np.maximum(latent, 1e-300)))

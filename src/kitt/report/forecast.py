@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from kitt.forecast.picture import along, draw, draw_changes, moments
-from kitt.forecast.result import Forecast, text_of
+from kitt.forecast.result import Forecast
+from kitt.forecast.series import text_of
 from kitt.formatting import counted, percent
 from kitt.report import content
 from kitt.report.canvas import BLUE, COLOURS, INK, WIDE, Svg, band, frame, picture, points

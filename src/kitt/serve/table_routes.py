@@ -16,7 +16,6 @@ from kitt.serve.routes import NO_JOB, REFUSED, Responses, Served, text
 from kitt.serve.tables import EXAMPLES, example_csv
 
 router = APIRouter(tags=["tables"])
-_QUESTION = schemas.body(schemas.Question)
 _ELSEWHERE: Responses = {421: REFUSED[421]}
 _JOB: dict[str, Any] = {
     "response_model": schemas.JobFacts,
@@ -25,13 +24,17 @@ _JOB: dict[str, Any] = {
 }
 
 
-@router.post("/table", response_model=schemas.TableFacts, responses=REFUSED, openapi_extra=_QUESTION)
+@router.post(
+    "/table", response_model=schemas.TableFacts, responses=REFUSED, openapi_extra=schemas.body(schemas.NamedTable)
+)
 async def table(request: Request, handler: Served) -> Any:
     """Describe a table: its columns, missing cells and first rows."""
     return await handler.describe((await handler.read(request, schemas.NamedTable))[0])
 
 
-@router.post("/suggest", response_model=schemas.Captions, responses=REFUSED, openapi_extra=_QUESTION)
+@router.post(
+    "/suggest", response_model=schemas.Captions, responses=REFUSED, openapi_extra=schemas.body(schemas.Question)
+)
 async def suggest(request: Request, handler: Served) -> Any:
     """Propose kernels for a table, with probabilities, without fitting anything."""
     return (await handler.suggest(*await handler.read(request, schemas.Question)))[1]

@@ -62,7 +62,7 @@ class Upload:
     def dataset(self, target: str | None, drop_missing: bool, exclude: Sequence[str], most: int) -> Dataset:
         """The table as numbers, of at most so many columns."""
         used = [series for name, series in self.frame.items() if str(name) not in exclude]
-        levels = sum(min(series.nunique(), MAX_LEVELS) if series.dtype == object else 1 for series in used)
+        levels = sum(1 if series.dtype.kind in "iufb" else min(series.nunique(), MAX_LEVELS) for series in used)
         if levels > most + MAX_LEVELS:  # the target may be among them
             raise InvalidInputError(f"the levels of its texts make about {levels} columns: exclude some")
         made = Dataset.from_frame(self.frame, target, drop_missing, exclude)

@@ -71,7 +71,7 @@ def _decode(data: bytes, label: str) -> str:
         raise refusal("a table", f"{label}, an empty file", "check that it was saved")
     if re.search(r"[\x00-\x08\x0e-\x1f]", text):
         raise refusal("CSV text or Parquet", f"{label}, another binary file", "save the table as CSV")
-    return re.sub(r"\A(?:[ \t]*\r?\n)+", "", text)  # without empty lines at the top
+    return re.sub(r"\A(?:[ \t]*[\r\n])+", "", text)  # without empty lines at the top
 
 
 def _read_parquet(data: bytes, label: str) -> pd.DataFrame:
