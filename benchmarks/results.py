@@ -1,9 +1,10 @@
 """Every published number from one commit: `make results`, or `python benchmarks/results.py --data DIR --out runs/results`.
 
 The steps run one after the other. Those of `kitt bench` write JSON lines to the folder `--out` and resume where they were,
-so that this may be stopped at any time; what a step prints is kept there too, as text. With `--publish`, lines that
-docs/results holds are replaced by the new ones, and the tables that docs/tables.py makes of them are written again; tables
-that were typed from printed figures are not. `--archive` runs the benchmarks of docs/archive.md instead, with the present
+so that this may be stopped at any time; what a step prints is kept there too, as text, and a step that ended with the
+present commit is not run again. With `--publish`, lines that docs/results holds are replaced by the new ones, if all of
+them are of the present commit, and the tables that docs/tables.py makes of them are written again; tables that were typed
+from printed figures are not. `--archive` runs the benchmarks of docs/archive.md instead, with the present
 model; they are never published, because that page is about an earlier one. `--list` shows the commands, with about the
 hours that each takes on one core of a laptop.
 """
@@ -11,6 +12,7 @@ hours that each takes on one core of a laptop.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shlex
 import shutil
@@ -22,10 +24,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-QUICK = "rbf-ard,rbf-ard-botorch,matern52-ard,sklearn-gp,gradient-boosting,ahgp,kitt"
-SLOW = "deep-kernel,tree-search:seconds=900,nkn:starts=3,spectral-mixture"
+QUICK = "rbf-ard,rbf-ard-botorch,matern52-ard,matern52-ard-botorch,sklearn-gp,gradient-boosting,ahgp,deep-kernel,kitt"
+SLOW = "tree-search:seconds=900,nkn:starts=3,spectral-mixture"
 CHOICES = "random-word,kitt-e@default,kitt-ed@default,kitt-e@paper,kitt-ed@paper"
-SERIES = f"{QUICK},{CHOICES},tree-search:seconds=120,nkn,spectral-mixture,deep-kernel"
+SERIES = f"{QUICK},{CHOICES},tree-search:seconds=120,nkn,spectral-mixture"
 
 
 @dataclass(frozen=True)
@@ -47,27 +49,48 @@ STEPS = (  # docs/results.md, docs/claims.md, docs/forecasts.md, docs/training.m
     Step(
         "atlas",
         0.3,
-        "bench atlas --data {data}/atlas --rows 200 --methods botorch,kitt,kitt:effort=quick,kitt-random",
+        "bench atlas --data {data}/atlas --rows 200 --jobs 0 --methods botorch,kitt,kitt:effort=quick,kitt-random",
+        "atlas-200",
+    ),
+    Step(
+        "atlas-others",
+        0.6,
+        "bench atlas --data {data}/atlas --rows 200 --jobs 0 "
+        "--methods kitt-captions,kitt-one,kitt-matern32,kitt-rbf,gradient-boosting-noise,random-forest",
+        "atlas-200",
+    ),
+    Step(
+        "atlas-best-bic",
+        0.2,
+        "bench atlas --data {data}/atlas --rows 200 --limit 40 --jobs 0 --methods best-bic,kitt-first",
         "atlas-200",
     ),
     Step(
         "atlas-fresh",
         0.2,
-        "bench atlas --data {data}/atlas --rows 200 --splits 6 --methods botorch,kitt,kitt-random",
+        "bench atlas --data {data}/atlas --rows 200 --splits 6 --jobs 0 --methods botorch,kitt,kitt-random",
         "atlas-200-fresh",
     ),
     Step(
         "atlas-1000",
-        0.3,
-        "bench atlas --data {data}/atlas --rows 1000 --limit 25 --methods kitt,kitt:effort=quick,kitt-random",
+        0.4,
+        "bench atlas --data {data}/atlas --rows 1000 --limit 25 --jobs 0 "
+        "--methods kitt,kitt:effort=quick,kitt:captions=once,kitt-random",
         "atlas-1000",
     ),
-    Step("evidence", 0.2, "bench evidence --data {data}", "evidence"),
+    Step(
+        "atlas-1000-botorch",
+        0.3,
+        "bench atlas --data {data}/atlas --rows 1000 --limit 10 --jobs 0 --methods botorch",
+        "atlas-1000",
+    ),
+    Step("evidence", 0.5, "bench evidence --data {data}", "evidence"),
+    Step("evidence-180", 0.0, "bench evidence --data {data} --least-rows 180", "evidence"),
     Step("weights", 0.1, "{python} benchmarks/weights.py --data {data}/atlas"),
-    Step("starts", 0.3, "bench starts --data {data} --tables 24", "starts"),
+    Step("starts", 0.1, "bench starts --data {data} --tables 24", "starts"),
     Step("claims", 1.3, "bench claims --first 600 --count 200", "claims"),
     Step("calibration", 0.4, "bench calibration --batches 100", "calibration"),
-    Step("capture", 1.0, "bench capture --data {data}/atlas --rows 200", "capture"),
+    Step("capture", 0.7, "bench capture --data {data}/atlas --rows 200", "capture"),
     Step("hindsight", 0.1, "bench hindsight {out}/capture.jsonl --data {data}/atlas"),
     Step(
         "series", 0.1, "bench atlas --data {data}/atlas --kind series --methods seasonal-naive,kitt-forecast", "series"
@@ -82,21 +105,31 @@ STEPS = (  # docs/results.md, docs/claims.md, docs/forecasts.md, docs/training.m
     Step("noise", 0.1, "{python} benchmarks/noise.py"),
     Step(
         "recovery",
-        0.2,
-        "bench recovery --kinds words --priors paper --sizes 400,800 --dimensions 4 --readings quick,careful "
+        0.1,
+        "bench recovery --kinds words --priors paper --sizes 400,800 --dimensions 4 --readings quick,careful,all "
         "--repeats 1",
         "recovery",
     ),
-    Step("uci", 1.3, f"bench uci --data {{data}} --splits 3-9 --methods {QUICK}", "uci"),
-    Step("uci-thorough", 0.2, "bench uci --data {data} --splits 3 --methods kitt:effort=thorough", "uci"),
-    Step("uci-slow", 5.0, f"bench uci --data {{data}} --splits 3-5 --methods {SLOW}", "uci"),
+    Step("uci", 1.0, f"bench uci --data {{data}} --splits 3-9 --methods {QUICK}", "uci"),
+    Step(
+        "uci-thorough",
+        0.3,
+        "bench uci --data {data} --splits 3-5 --tables boston,concrete,energy,yacht --methods kitt:effort=thorough",
+        "uci",
+    ),
+    Step("uci-slow", 4.0, f"bench uci --data {{data}} --splits 3-5 --methods {SLOW}", "uci"),
     Step("latency", 0.1, "bench latency --data {data} --repeats 5"),
     Step("ablation", 0.2, "{python} benchmarks/ablation.py --seconds 100", "ablation"),
     Step("realism", 0.1, "bench realism --data {data}/atlas"),
     Step("losses", 5.0, "bench losses --data {data}/atlas --count 2000 --out {out}/losses"),
     Step("advice", 0.2, "bench advice {out}/losses --data {data}/atlas"),
     Step("likelihood", 0.1, "{python} benchmarks/likelihood.py --repeats 5"),
-    Step("large-table", 0.2, "{python} benchmarks/large_table.py --rows 50000 --columns 6"),
+    Step("large-table", 0.1, "{python} benchmarks/large_table.py --rows 50000 --columns 6 --without-svgp"),
+    Step(
+        "large-table-deadline",
+        0.1,
+        "{python} benchmarks/large_table.py --rows 1000000 --columns 6 --without-svgp --deadline 30",
+    ),
 )
 ARCHIVE = (  # docs/archive.md; splits 0 to 2 of the UCI tables were used for tuning
     Step("uci", 1.0, f"bench uci --data {{data}} --splits 0-2 --methods {QUICK}", "uci"),
@@ -175,11 +208,28 @@ def run(step: Step, arguments: list[str], out: Path) -> int:
     return process.wait()
 
 
-def publish(out: Path) -> None:
+def present_commit() -> str:
+    """As lines carry it: with "-dirty" if files differ from it."""
+    git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude", "*"]
+    return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def other_commits(path: Path, commit: str) -> set[str]:
+    """The commits of the lines of a file that are not the given one."""
+    lines = (json.loads(text) for text in path.read_text(encoding="utf-8").splitlines())
+    return {line.get("versions", {}).get("commit") or "an unknown commit" for line in lines} - {commit}
+
+
+def publish(out: Path, commit: str) -> None:
     """Replace the lines that docs/results holds, and write the tables made of them again."""
-    for old in sorted((ROOT / "docs" / "results").glob("*.jsonl")):
-        if (new := out / old.name).exists():
-            shutil.copy(new, old)
+    new = [path for old in sorted((ROOT / "docs" / "results").glob("*.jsonl")) if (path := out / old.name).exists()]
+    if commit.endswith("-dirty"):
+        sys.exit("files differ from the last commit: commit them, run the steps again, and publish then")
+    if mixed := {path.name: found for path in new if (found := other_commits(path, commit))}:
+        told = "; ".join(f"{name} has lines of {', '.join(sorted(found))}" for name, found in mixed.items())
+        sys.exit(f"not all lines are of {commit}: {told}. Move them away and run the steps again, and publish then")
+    for path in new:
+        shutil.copy(path, ROOT / "docs" / "results" / path.name)
     subprocess.run([sys.executable, ROOT / "docs" / "tables.py"], check=True)
 
 
@@ -197,7 +247,7 @@ def main() -> int:
     asked = parser.parse_args()
     out = (asked.out / "archive" if asked.archive else asked.out).resolve()
     places = {"data": str(asked.data.resolve()), "out": str(out), "python": sys.executable}
-    steps = ARCHIVE if asked.archive else STEPS
+    steps, commit = ARCHIVE if asked.archive else STEPS, present_commit()
     print(f"{len(steps)} steps, about {sum(step.hours for step in steps):.0f} hours on one core in all", flush=True)
     for number, step in enumerate(steps, 1):
         arguments = step.arguments(places)
@@ -205,13 +255,18 @@ def main() -> int:
         if asked.list:
             continue
         out.mkdir(parents=True, exist_ok=True)
+        ended = out / f"{step.name}.commit"  # with which this step ran to its end
+        if ended.exists() and ended.read_text(encoding="utf-8") == commit:
+            print("    has ended already", flush=True)
+            continue
         began = time.monotonic()
         if code := run(step, arguments, out):
             print(f"this step ended with {code}; run the command again to resume", file=sys.stderr)
             return code
+        ended.write_text(commit, encoding="utf-8")
         print(f"    {(time.monotonic() - began) / 3600:.2f} h", flush=True)
     if asked.publish and not asked.archive and not asked.list:
-        publish(out)
+        publish(out, commit)
     return 0
 
 

@@ -82,7 +82,8 @@ def suggest_dataset(
     progress: Progress | None = None,
     captions: Captions | None = None,
 ) -> Suggestion:
-    """The same for a Dataset and `Options`. With `captions` given, the network is not used, and no words are added."""
+    """The same for a Dataset and `Options`. With `captions` given, the network is not used: only words of
+    these captions are added to each other."""
     report, times = progress or (lambda what, share: None), [time.perf_counter()]
     deadline = Deadline.of(options, dataset.n)
     dataset = without_copies(dataset)

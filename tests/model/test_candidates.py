@@ -160,6 +160,7 @@ def test_quick_compares_nothing() -> None:
 
 def test_a_kernel_grows_by_the_word_that_the_rest_of_the_target_shows() -> None:
     assert "Linear + RBF" in expressions_of(fits(table(320), ["Linear"], answer="RBF"))
+    assert "Linear + RBF" not in expressions_of(fits(table(320), ["Linear"], answer="RBF", growth=0))
 
 
 def test_a_kernel_does_not_grow_where_that_gains_nothing_or_rows_are_few() -> None:
@@ -176,6 +177,7 @@ def test_words_of_two_captions_make_a_sum_where_that_shows_at_once() -> None:
     assert "Linear + Matern12" in expressions_of(fits(data, ["Linear", "Matern12"]))
     noise = Table.of(Dataset.from_arrays(X, 3 * X[:, 0] + rng.normal(size=120)))
     assert "Linear + Matern12" not in expressions_of(fits(noise, ["Linear", "Matern12"]))
+    assert "Linear + Matern12" not in expressions_of(fits(data, ["Linear", "Matern12"], growth=0))
 
 
 def test_a_skewed_target_is_also_fitted_transformed() -> None:

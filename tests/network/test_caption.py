@@ -87,7 +87,7 @@ def test_deterministic_for_a_seed():
     assert first != other
 
 
-@pytest.mark.parametrize("reading", READINGS)
+@pytest.mark.parametrize("reading", ["quick", "careful"])
 def test_large_tables_cost_what_small_ones_do(reading):
     config = READINGS[reading]
     for d in (1, 8, 20, 200):
@@ -104,6 +104,7 @@ def test_large_tables_cost_what_small_ones_do(reading):
 def test_a_careful_reading_sees_every_row_of_a_table_that_a_quick_one_samples():
     X, y = table(500)
     assert caption(X, y, model=STEM, reading="careful").rows_seen == 500
+    assert caption(X, y, model=STEM, reading="all").rows_seen == 500
     assert caption(X, y, model=STEM).rows_seen < 500
 
 

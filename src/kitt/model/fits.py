@@ -20,7 +20,7 @@ from kitt.fitting.fitted import FittedGP
 from kitt.fitting.folds import FoldsConfig, with_folds
 from kitt.fitting.table import Table
 from kitt.language.grammar import Expression
-from kitt.model.candidates import EFFORTS, Candidate, Effort, candidates, longer, without_noise
+from kitt.model.candidates import Candidate, Effort, candidates, longer, without_noise
 from kitt.model.mixture import Mixture
 from kitt.model.options import Options, Progress
 from kitt.network.caption import Caption
@@ -56,7 +56,7 @@ def fit_candidates(
     scored come in the order of that loss, without their words of noise, which would take as long as another fit. Candidates
     that are not fitted by `end`, as `time.monotonic` counts, are left out, except for the first one.
     """
-    effort, fits = EFFORTS[options.effort], Fits()
+    effort, fits = options.effort_config, Fits()
     bench = _Fitters(table, options, end)
     if effort.verified > 1:
         for caption in captions[: effort.verified]:
@@ -128,7 +128,7 @@ class _Fitters:
 
     def __init__(self, table: Table, options: Options, end: float) -> None:
         self.table, self.warped_table = table, table.warped() if options.warp else None
-        search = EFFORTS[options.effort].search
+        search = options.effort_config.search
         self._settings: dict[str, Any] = {"objective": options.objective, **search, **(options.fit_options or {})}
         self._seed = options.random_state
         self.end = end

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from numbers import Integral
 from typing import Any, get_args
 
 from kitt.errors import InvalidInputError
 from kitt.fitting.config import FitConfig
-from kitt.model.candidates import EFFORTS
+from kitt.model.candidates import EFFORTS, Effort
 from kitt.model.weights import Weighting
 
 Progress = Callable[[str, float], None]  # what is being done, and the share that is done
@@ -26,9 +26,10 @@ class Options:
     head: str = "decoder"
     search: str = "beam"
     ranking: str = "expected-loss"
-    reading: str | None = None  # quick or careful: how many rows the network reads; by default careful for a model
+    reading: str | None = None  # quick, careful or all: how many rows the network reads; by default careful for a model
     effort: str = "normal"  # how much is fitted: quick, normal or thorough
     weights: Weighting = "stacking"
+    growth: int | None = None  # words that may be added to the best caption; by default as many as the effort has
     warp: bool = True  # also fit a transform of the target, where that is closer to normal
     objective: str = "map"
     deadline: float | None = None  # seconds for the whole call
@@ -42,6 +43,10 @@ class Options:
             raise InvalidInputError(f"effort must be one of {', '.join(EFFORTS)}, got '{self.effort}'")
         if isinstance(self.k, bool) or not isinstance(self.k, Integral) or self.k < 1:
             raise InvalidInputError(f"k, the number of captions, must be a whole number of at least 1, got {self.k!r}")
+        if self.growth is not None and (not isinstance(self.growth, Integral) or self.growth < 0):
+            raise InvalidInputError(
+                f"growth, the number of words to add, must be a whole number of at least 0, got {self.growth!r}"
+            )
         if not isinstance(self.random_state, Integral) or self.random_state < 0:
             raise InvalidInputError(f"the seed must be a whole number of at least 0, got {self.random_state!r}")
         if self.deadline is not None and not self.deadline > 0:
@@ -53,6 +58,12 @@ class Options:
         if unknown := [name for name in options if name not in known]:
             raise InvalidInputError(f"no option is called {', '.join(unknown)}; the options are {', '.join(known)}")
         return cls(**options)
+
+    @property
+    def effort_config(self) -> Effort:
+        """How much is fitted."""
+        usual = EFFORTS[self.effort]
+        return usual if self.growth is None else replace(usual, growth=self.growth)
 
     @property
     def fit_config(self) -> FitConfig:

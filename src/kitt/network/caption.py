@@ -140,9 +140,9 @@ def caption(
     ranking : {"expected-loss", "probability"}
         How captions are ranked: such that the best of the k has a small expected loss relative to the best kernel, or by
         probability, as in the paper.
-    reading : {"quick", "careful"}
-        How many rows of a large table the network reads: as many as take about a tenth of a second, or more of them in less
-        than half a second. Of a table of a few hundred rows it always reads all.
+    reading : {"quick", "careful", "all"}
+        How many rows of a large table the network reads: as many as take about a tenth of a second, more of them in less
+        than half a second, or up to 5,000, which takes minutes. Of a table of a few hundred rows it always reads all.
     random_state : int
         Seed of the subsets of a large table and of sampling.
     config : RankingConfig

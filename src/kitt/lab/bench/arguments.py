@@ -30,7 +30,15 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON lines instead of a ta
 Splits = Annotated[str, typer.Option("--splits", help="Which splits, counted from 0: 0, or 0,1,5, or 3-9.")]
 TrainRows = Annotated[int, typer.Option("--rows", help="Largest number of training rows.", min=10)]
 Half = Annotated[int | None, typer.Option("--half", help="Use only one half of the tables: 0 or 1.", min=0, max=1)]
-Reference = Annotated[str, typer.Option("--reference", help="The method that others are compared with.")]
+Limit = Annotated[
+    int | None, typer.Option("--limit", help="Only the first tables, in the order of the protocol.", min=1)
+]
+Reference = Annotated[
+    str | None,
+    typer.Option(
+        "--reference", help="The method that others are compared with; by default botorch, of series seasonal-naive."
+    ),
+]
 Against = Annotated[
     Path | None, typer.Option("--against", help="File with lines of the reference, such as those of an older commit.")
 ]

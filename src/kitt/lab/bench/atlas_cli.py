@@ -12,6 +12,7 @@ from kitt.lab.bench.arguments import (
     Data,
     Half,
     Jobs,
+    Limit,
     Models,
     Out,
     Reference,
@@ -46,22 +47,25 @@ def atlas(
     splits: Splits = "0",
     half: Half = None,
     tables: Tables = None,
-    limit: Annotated[
-        int | None, typer.Option(help="Only the first tables, in the order of the protocol.", min=1)
-    ] = None,
+    limit: Limit = None,
     kind: Annotated[str, typer.Option(help="table; or series: forecasts of the last fifth.")] = "table",
     out: Out = Path("atlas.jsonl"),
-    reference: Reference = "botorch",
+    reference: Reference = None,
     against: Against = None,
     seed: Seed = 0,
     jobs: Jobs = 1,
     scheduler: Scheduler = None,
     retry: Retry = False,
 ) -> None:
-    """Methods on hundreds of real tables: NLPD, RMSE, CRPS, coverage and CPU seconds, against a reference."""
+    """Methods on hundreds of real tables: NLPD, RMSE, CRPS, coverage and CPU seconds, against a reference.
+
+    Series (--kind series) have one split and no choice of rows, so that --rows and --splits do not apply to them.
+    """
     from kitt.lab.bench import atlas as a
+    from kitt.lab.bench.comparisons import TIMED, comparison_grids
     from kitt.lab.bench.datasets import data_directory
-    from kitt.lab.bench.series import series_cells, series_grid
+    from kitt.lab.bench.scores import label
+    from kitt.lab.bench.series import NAIVE, series_cells, series_grid
 
     folder, is_series = data_directory(data, "atlas"), kind == "series"
     found = a.sources(folder, 0 if is_series else rows, kind, half, names_of(tables))[:limit]
@@ -70,24 +74,19 @@ def atlas(
         series_cells(found, specs, seed) if is_series else a.atlas_cells(found, splits_of(splits), specs, rows, seed)
     )
     lines = run_cells(cells, out, jobs, scheduler, retry)
-    if is_series:
-        _print_tables([series_grid(lines)], lines)
-    else:
-        _print_comparisons(lines, reference, None if against is None else read_lines([against], reference))
-
-
-def _print_comparisons(lines: Sequence[Line], reference: str, against: Sequence[Line] | None) -> None:
-    from kitt.lab.bench.comparisons import comparison_grids
-    from kitt.lab.bench.scores import label
-
-    there = {label(line["key"]) for line in (lines if against is None else against) if line["status"] == "ok"}
-    if reference in there:
-        _print_tables(comparison_grids(lines, reference, against), [*lines, *(against or [])])
-    else:
-        present = ", ".join(sorted(there)) or "none"
+    reference = reference or (NAIVE if is_series else TIMED)
+    others = lines if is_series or against is None else read_lines([against], reference)
+    there = sorted({label(line["key"]) for line in others if line["status"] == "ok"})
+    if reference not in there:
+        present = ", ".join(there) or "none"
         console.print(
             f"no lines of the reference {reference}: choose one of {present} with --reference", highlight=False
         )
+    elif is_series:
+        _print_tables([series_grid(lines, reference)], lines)
+    else:
+        older = None if against is None else others
+        _print_tables(comparison_grids(lines, reference, older), [*lines, *(older or [])])
 
 
 def _print_tables(grids: Sequence[Grid], lines: Sequence[Line]) -> None:
@@ -105,6 +104,7 @@ def capture(
     splits: Splits = "0",
     half: Half = None,
     tables: Tables = None,
+    limit: Limit = None,
     models: Models = "default",
     k: Annotated[int, typer.Option("-k", help="Number of captions of a network that are evaluated.", min=1)] = 3,
     options: Set = None,
@@ -123,7 +123,7 @@ def capture(
     from kitt.lab.bench.datasets import data_directory
     from kitt.lab.bench.methods import settings_of
 
-    found = sources(data_directory(data, "atlas"), rows, "table", half, names_of(tables))
+    found = sources(data_directory(data, "atlas"), rows, "table", half, names_of(tables))[:limit]
     settings, which = settings_of(options or []), splits_of(splits)
     cells = c.word_cells(found, which, rows, settings, seed)
     networks = names_of(models) or []

@@ -46,6 +46,7 @@ DEVELOPMENT: dict[str, tuple[str, dict[str, Any]]] = {  # on which choices may b
 METHODS = ("default", "kitt-once", "kitt-again", "kitt-mixture")
 NOISE = 0.05  # standard deviation of the noise, over that of the function's values in its box
 RESTARTS, RAW_SAMPLES = 2, 64  # of the acquisition function's optimisation, the same for all methods
+_WITH_NOISE = " with noise"
 _LEAST = 1e-6  # smaller regrets differ by the optimiser of the acquisition function, not by the model
 
 Modeller = Callable[[Tensor, Tensor], Any]  # all points so far -> a model of BoTorch
@@ -173,7 +174,7 @@ def _runs(lines: Sequence[Line]) -> dict[str, dict[str, dict[int, float]]]:
     for line in lines:
         key = line["key"]
         if line["status"] == "ok" and key.get("bench") == "bo":
-            name = key["table"] + (" with noise" if key["noise"] else "")
+            name = key["table"] + (_WITH_NOISE if key["noise"] else "")
             runs[name][key["method"]][key["split"]] = max(line["result"]["regret"][-1], _LEAST)
     return runs
 
@@ -187,10 +188,13 @@ def _regret_grid(runs: Mapping[str, Mapping[str, Mapping[int, float]]], names: S
             shared = [seed for seed in values if seed in methods.get(reference, {})]
             row.append(_cell(values, methods.get(reference, {}), shared, name == reference))
         rows.append(tuple(row))
-    rows.append(("all", *("" if name == reference else _gain(_log_gains(runs, name, reference)) for name in names)))
+    rows.append(
+        ("all", *("" if name == reference else _gain(_function_gains(runs, name, reference)) for name in names))
+    )
     title = (
         "Simple regret after the last evaluation, median over the seeds (their number); in brackets the mean logarithm "
-        f"(base 10) less that of {reference}, with its 95 % interval over seeds: negative is better; last, over all runs"
+        f"(base 10) less that of {reference}, with its 95 % interval over seeds: negative is better; last, over all runs, "
+        "with an interval over functions, where one with and without noise counts once"
     )
     return Grid(title, ("function", *names), tuple(rows))
 
@@ -204,6 +208,18 @@ def _cell(values: Mapping[int, float], others: Mapping[int, float], shared: Sequ
     return f"{text} ({_gain([math.log10(values[seed] / others[seed]) for seed in shared])})"
 
 
+def _function_gains(runs: Mapping[str, Mapping[str, Mapping[int, float]]], name: str, reference: str) -> list[float]:
+    """The mean of `_log_gains` of each function, with and without noise together, because such runs are alike."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for function, methods in runs.items():
+        found[_without_noise(function)] += _log_gains({function: methods}, name, reference)
+    return [float(np.mean(gains)) for gains in found.values() if gains]
+
+
+def _without_noise(function: str) -> str:
+    return function.removesuffix(_WITH_NOISE)
+
+
 def _log_gains(runs: Mapping[str, Mapping[str, Mapping[int, float]]], name: str, reference: str) -> list[float]:
     """Logarithms of regret less those of the reference, over all functions and seeds that both have."""
     pairs = [(methods.get(name, {}), methods.get(reference, {})) for methods in runs.values()]
@@ -211,32 +227,35 @@ def _log_gains(runs: Mapping[str, Mapping[str, Mapping[int, float]]], name: str,
 
 
 def _gain(gains: Sequence[float]) -> str:
-    """Their mean with its 95 % interval."""
-    if len(gains) < 2:
-        return "".join(f"{gain:+.2f}" for gain in gains)
+    return _mean(gains, "+.2f")
+
+
+def _mean(values: Sequence[float], form: str) -> str:
+    """Their mean with its 95 % interval, if there are several."""
+    if len(values) < 2:
+        return "".join(f"{value:{form}}" for value in values)
     from scipy.stats import t
 
-    half = float(t.ppf(0.975, len(gains) - 1)) * np.std(gains, ddof=1) / math.sqrt(len(gains))
-    return f"{np.mean(gains):+.2f} ± {half:.2f}"
+    half = float(t.ppf(0.975, len(values) - 1)) * np.std(values, ddof=1) / math.sqrt(len(values))
+    return f"{np.mean(values):{form}} ± {half:.2f}"
 
 
 def _rank_grid(runs: Mapping[str, Mapping[str, Mapping[int, float]]], names: Sequence[str], reference: str) -> Grid:
-    ranks: dict[str, list[float]] = defaultdict(list)
-    for methods in runs.values():
+    ranks: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for function, methods in runs.items():
         seeds = set.intersection(*(set(methods.get(name, {})) for name in names))
         for seed in seeds:
             for name, rank in zip(names, rankdata([methods[name][seed] for name in names]), strict=True):
-                ranks[name].append(float(rank))
-    count = len(ranks[names[0]]) if names else 0
+                ranks[name][_without_noise(function)].append(float(rank))
+    count = sum(map(len, ranks[names[0]].values())) if names else 0
     rows = []
     for name in names:
         gains = [] if name == reference else _log_gains(runs, name, reference)
         ahead = f"{sum(gain < 0 for gain in gains)} of {len(gains)}" if gains else ""
-        half = 1.96 * np.std(ranks[name]) / math.sqrt(max(count, 1))
-        rows.append((name, f"{np.mean(ranks[name]):.2f} ± {half:.2f}" if count else "", ahead))
+        rows.append((name, _mean([float(np.mean(own)) for own in ranks[name].values()], ".2f"), ahead))
     title = (
-        f"Mean rank of the final regret over the {count} functions and seeds that all methods have, with its 95 % interval; "
-        f"and in how many runs it is smaller than that of {reference}"
+        f"Mean rank of the final regret over the {count} functions and seeds that all methods have, with its 95 % interval "
+        f"over functions; and in how many runs it is smaller than that of {reference}"
     )
     return Grid(title, ("method", "rank", f"ahead of {reference}"), tuple(rows))
 

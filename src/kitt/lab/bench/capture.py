@@ -18,6 +18,7 @@ import numpy as np
 from scipy.special import logsumexp
 from scipy.stats import t as student_t
 
+from kitt.errors import InvalidInputError
 from kitt.fitting.fit import Fitter
 from kitt.fitting.fitted import FittedGP
 from kitt.lab.bench.atlas import split
@@ -259,6 +260,15 @@ def captured(who: str, choose: Callable[[Case], float], found: Mapping[str, Sequ
 
 def capture_table(found: Mapping[str, Sequence[Case]]) -> list[Captured]:
     return [captured(who, choose, found) for who, choose in CHOICES.items()] if found else []
+
+
+def capture_grids(lines: Sequence[Line]) -> list[Grid]:
+    """A table for each number of training rows and each network of which there are lines."""
+    keys = [line["key"] for line in lines if line["key"].get("bench") == "capture"]
+    asked = dict.fromkeys((key["rows"], key["model"]) for key in keys if key["what"] == "captions")
+    if not asked:
+        raise InvalidInputError("there are no lines of captions: run `kitt bench capture` first")
+    return [capture_grid(lines, rows, model) for rows, model in asked]
 
 
 def capture_grid(lines: Iterable[Line], rows: int, model: str = "default") -> Grid:

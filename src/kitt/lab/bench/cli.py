@@ -176,7 +176,7 @@ def recovery(
     dimensions: Annotated[
         str, typer.Option(help="Numbers of columns, with most and with fewest points.")
     ] = "1,2,4,8,16",
-    readings: Annotated[str, typer.Option(help="quick, careful: how many rows the network reads.")] = "quick",
+    readings: Annotated[str, typer.Option(help="quick, careful or all: how many rows the network reads.")] = "quick",
     exhaustive: Annotated[
         int,
         typer.Option(

@@ -14,7 +14,6 @@ from scipy.special import ndtri
 
 from kitt.errors import InvalidInputError
 from kitt.gp.exact import normal_log_density
-from kitt.lab import baselines
 from kitt.lab.baselines.seasonal_naive import period_of
 from kitt.lab.bench.atlas import measured
 from kitt.lab.bench.comparisons import (
@@ -22,7 +21,7 @@ from kitt.lab.bench.comparisons import (
     bootstrap_interval,
     by_method,
     difference,
-    log_of,
+    log_ratio,
     per_table,
     trimmed_mean,
 )
@@ -45,18 +44,13 @@ def split(series: Source) -> tuple[Dataset, Dataset]:
     return whole.rows(train), whole.rows(test)
 
 
-def naive_mae(train: Dataset, test: Dataset) -> float:
-    naive = baselines.method(NAIVE).fit(train, random_state=0)
-    return mae(test.y, naive.predict(test.X)[0])
-
-
 def series_cells(series: Iterable[Source], methods: Sequence[Spec], seed: int = 0) -> list[Cell]:
     return method_cells(BENCH, series, [0], methods, RULE, seed, evaluate)
 
 
 def evaluate(table: Source, number: int, rule: str, spec: Spec, seed: int) -> dict[str, Any]:
     train, test = split(table)
-    return {**measured(spec, train, test, seed), "naive_mae": naive_mae(train, test)}
+    return measured(spec, train, test, seed)
 
 
 # --- rivals in an environment of their own ---------------------------------------------------------------------------
@@ -82,8 +76,8 @@ def rival_line(series: Source, forecast: Mapping[str, Any], versions: Mapping[st
         return {**line, "status": "failed", "error": forecast["error"]}
     train, test = split(series)
     scores = interval_scores(test.y, *(np.array(forecast[name]) for name in ("mean", "low", "high")))
-    seconds = {"cpu_seconds": forecast["cpu_seconds"], "naive_mae": naive_mae(train, test)}
-    return {**line, "status": "ok", "result": {**scores, **seconds, "n_train": train.n, "n_test": test.n}}
+    about = {"cpu_seconds": forecast["cpu_seconds"], "n_train": train.n, "n_test": test.n}
+    return {**line, "status": "ok", "result": {**scores, **about}}
 
 
 def interval_scores(y: FloatArray, mean: FloatArray, low: FloatArray, high: FloatArray) -> dict[str, float]:
@@ -100,36 +94,40 @@ def interval_scores(y: FloatArray, mean: FloatArray, low: FloatArray, high: Floa
 def series_grid(lines: Sequence[Line], reference: str = NAIVE) -> Grid:
     """A row for each method; densities and errors are compared on the series that it has in common with the reference."""
     found, failed = by_method(lines, RULE, BENCH)
-    if reference not in (*found, NAIVE):
+    if reference not in found:
         raise InvalidInputError(
             f"no lines of the reference '{reference}': there are some of {', '.join(found) or 'none'}"
         )
-    rows = [_row(m, found[m], found.get(reference, {}), failed.get(m, 0)) for m in found]
+    rows = [_row(m, found[m], found[reference], failed.get(m, 0)) for m in found]
     title = (
-        "Series, forecasts of the last fifth: MAE over that of seasonal naive (geometric mean and 95 % interval over "
-        f"series), share of series on which it is lower than that of {reference}, NLPD less that of {reference} "
-        "(nats per value, trimmed mean and median), coverage of 90 % intervals"
+        f"Series, forecasts of the last fifth: MAE over that of {reference} (geometric mean and 95 % interval over series), "
+        f"share of series on which it is lower, NLPD less that of {reference} (nats per value, trimmed mean with its 95 % "
+        "interval, and median), coverage of 90 % intervals"
     )
     head = ("method", "series", "MAE (95 %)", "MAE lower", "NLPD, trimmed", "NLPD, median", "coverage", "CPU s, median")
     return Grid(title, head, tuple(rows))
 
 
 def _row(method: str, own: Results, reference: Results, failed: int) -> tuple[str, ...]:
-    ratios = np.array([log_of(result["mae"]) - log_of(result["naive_mae"]) for result in own.values()])
-    low, high = bootstrap_interval(len(ratios), lambda drawn: float(ratios[drawn].mean()))
-    errors, nats = (
-        np.array(list(per_table(own, reference, difference(measure)).values())) for measure in ("mae", "nlpd")
-    )
-    texts = (
-        (f"{np.mean(errors < 0):.0%}", f"{trimmed_mean(nats):+.3f}", f"{np.median(nats):+.3f}")
-        if len(nats)
-        else ("",) * 3
+    ratios, nats = (
+        np.array(list(per_table(own, reference, number).values())) for number in (log_ratio("mae"), difference("nlpd"))
     )
     return (
         method,
         f"{len(own)}" + (f", {failed} failed" if failed else ""),
-        f"{math.exp(ratios.mean()):.3f} ({math.exp(low):.3f} to {math.exp(high):.3f})",
-        *texts,
+        *(_against(ratios, nats) if len(nats) else ("",) * 4),
         f"{np.mean([result['coverage_90'] for result in own.values()]):.3f}",
         f"{np.median([result['cpu_seconds'] for result in own.values()]):.2g}",
+    )
+
+
+def _against(ratios: FloatArray, nats: FloatArray) -> tuple[str, ...]:
+    """What the logarithms of ratios of errors, and differences of densities, amount to over the series."""
+    low, high = bootstrap_interval(len(ratios), lambda drawn: float(ratios[drawn].mean()))
+    least, most = bootstrap_interval(len(nats), lambda drawn: trimmed_mean(nats[drawn]))
+    return (
+        f"{math.exp(ratios.mean()):.3f} ({math.exp(low):.3f} to {math.exp(high):.3f})",
+        f"{np.mean(ratios < 0):.0%}",
+        f"{trimmed_mean(nats):+.3f} ({least:+.3f} to {most:+.3f})",
+        f"{np.median(nats):+.3f}",
     )

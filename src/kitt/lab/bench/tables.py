@@ -145,7 +145,7 @@ def difference_grid(lines: Sequence[Line], measure: str, method: str = "kitt") -
         rows.append((other, counts, *(_gain_text(gains[t], measure) for t in names)))
     title = (
         f"{measure.upper()} less that of {method} on the same splits, mean ± standard error (splits): what {method} gains; "
-        f"even means within {CLEAR:g} standard errors"
+        f"even means within {CLEAR:g} standard errors, or a single split"
     )
     return Grid(title, ("method", f"{method} is ahead / even / behind", *names), tuple(rows))
 

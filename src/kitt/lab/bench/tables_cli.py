@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from kitt.lab.bench.arguments import Against, Paper, Some
+from kitt.lab.bench.arguments import Against, Paper, Reference, Some
 from kitt.lab.bench.show import chosen, console, paper_folder, read_lines
 
 TABLES = """scores, differences, pairs, ranks, strategies, cpu, time, weights, targets, recovery, exhaustive, atlas,
-    series or bo."""
+    capture, series or bo."""
 
 
 def table(
@@ -22,16 +22,14 @@ def table(
     methods: Some = None,
     rule: Annotated[str | None, typer.Option(help="paper, interpolation or extrapolation.")] = None,
     paper: Paper = None,
-    reference: Annotated[
-        str | None,
-        typer.Option(help="For atlas and series: the method to compare with; by default botorch and seasonal-naive."),
-    ] = None,
+    reference: Reference = None,
     against: Against = None,
 ) -> None:
     """A table in Markdown, beside the paper's columns."""
     from kitt.lab.bench import recovery as r
     from kitt.lab.bench import tables as t
     from kitt.lab.bench.bo import bo_grids
+    from kitt.lab.bench.capture import capture_grids
     from kitt.lab.bench.comparisons import TIMED, comparison_grids
     from kitt.lab.bench.runner import mixed_commits
     from kitt.lab.bench.series import NAIVE, series_grid
@@ -55,6 +53,7 @@ def table(
         "recovery": lambda: r.recovery_grids(lines),
         "exhaustive": lambda: r.exhaustive_grid(lines),
         "atlas": lambda: comparison_grids(lines, reference or TIMED, others),
+        "capture": lambda: capture_grids(lines),
         "series": lambda: series_grid(lines, reference or NAIVE),
         "bo": lambda: bo_grids(lines),
     }
