@@ -1,5 +1,6 @@
 """Advice learned from losses: stacking, examples, the regression, and measures of who advises best."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +11,14 @@ from typer.testing import CliRunner
 
 from kitt.cli.main import app
 from kitt.errors import InvalidInputError
-from kitt.lab.advice import cross_validate, learn_head, select
-from kitt.lab.bench.advice import capture, compare, spearman, verify
+from kitt.lab.advice import LearningConfig, cross_validate, learn_head, select
+from kitt.lab.bench.advice import capture, capture_interval, compare, spearman, verify
 from kitt.lab.bench.realism import auc
 from kitt.lab.examples import DesignConfig, Examples, bic_of_words, expression_losses, read_examples, stacking_weights
 from kitt.lab.losses import Record, files, make_losses
 from kitt.lab.tasks import Task
 from kitt.language.grammar import WORDS
+from kitt.network.advice import AdviceHead
 from kitt.network.checkpoint import load
 
 V = len(WORDS)
@@ -119,8 +121,33 @@ def test_what_can_be_learned_is_learned_and_left_out_tables_are_left_out() -> No
     fixed = capture(np.zeros((1, len(examples), 1), dtype=int), examples, np.ones(len(examples), dtype=bool))[0]
     assert first > fixed + 0.2
     assert not advice.sums.isnan().any()
-    folds = examples.folds()
-    assert all(len(set(folds[np.array(examples.tables) == name])) == 1 for name in set(examples.tables))
+    seen: list[set[str]] = []
+
+    def spy(known: Examples, config: LearningConfig | None) -> AdviceHead:
+        seen.append(set(known.tables))
+        return learn_head(known, config)
+
+    cross_validate(examples, learn=spy)
+    assert all(tables < set(examples.tables) for tables in seen)
+    left_out = [set(examples.tables) - tables for tables in seen]
+    assert sum(map(len, left_out)) == len(set(examples.tables))  # every table once
+
+
+def test_an_interval_of_capture_is_over_tables() -> None:
+    examples, everything = some_examples(), np.ones(len(some_examples()), dtype=bool)
+    chosen = cross_validate(examples).chosen.numpy()[None, :, :1]
+    low, high = capture_interval(chosen, examples, everything)
+    assert low < capture(chosen, examples, everything)[0] < high
+    assert np.isnan(capture_interval(chosen, examples, ~everything)).all()
+
+
+def test_tasks_of_one_table_teach_nothing() -> None:
+    """Without another table there are no left-out residuals, which are the uncertainty."""
+    examples = replace(some_examples(20), tables=("a",) * 20)
+    with pytest.raises(InvalidInputError, match="at least two different tables, got 1"):
+        learn_head(examples)
+    two = learn_head(replace(examples, tables=("a", "b") * 10))
+    assert two(examples.features, torch.eye(V)).mean() < 2 * examples.loss[:, :V].mean()
 
 
 def test_noise_teaches_the_mean() -> None:
@@ -136,11 +163,6 @@ def test_learning_is_deterministic_and_leaves_the_global_generator_alone() -> No
     assert torch.equal(torch.get_rng_state(), state)
     for key, value in one.state_dict().items():
         torch.testing.assert_close(value, two.state_dict()[key])  # sums may be rounded otherwise the second time
-
-
-def test_one_task_teaches_nothing() -> None:
-    with pytest.raises(InvalidInputError, match="at least two tasks"):
-        learn_head(some_examples(1))
 
 
 def test_a_sum_is_placed_between_its_words() -> None:

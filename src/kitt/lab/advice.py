@@ -7,7 +7,6 @@ better than small trained networks, with squared errors or the energy score, one
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor
 
 from kitt.errors import InvalidInputError
-from kitt.lab.examples import LOSS_CAP, Examples
+from kitt.lab.examples import LOSS_CAP, Examples, folds_of
 from kitt.language.grammar import WORDS
 from kitt.network.advice import AdviceConfig, AdviceHead
 from kitt.network.ranking import ranked
@@ -59,8 +58,8 @@ def select(examples: Examples, rows: np.ndarray) -> Examples:
 def learn_head(examples: Examples, config: LearningConfig | None = None) -> AdviceHead:
     """The head learned from all examples."""
     config = config or LearningConfig()
-    if len(examples) < 2:
-        raise InvalidInputError(f"advice is learned from at least two tasks of different tables, got {len(examples)}")
+    if (different := len(set(examples.tables))) < 2:
+        raise InvalidInputError(f"advice is learned from tasks of at least two different tables, got {different}")
     generator = torch.Generator().manual_seed(config.seed)
     count = min(config.scenarios, len(examples))
     with torch.random.fork_rng(devices=[]):
@@ -69,7 +68,7 @@ def learn_head(examples: Examples, config: LearningConfig | None = None) -> Advi
     head.requires_grad_(False)
     _fix_inner(head, examples.features, generator)
     A, roots = head.inner(examples.features).double(), examples.loss[:, :V].double().sqrt()
-    fold = np.array([zlib.crc32(f"inner {name}".encode()) % config.inner_folds for name in examples.tables])
+    fold = folds_of(examples.tables, config.inner_folds, "inner ")
     weights, bias, left_out = _regress(A, roots, torch.from_numpy(fold), config)
     head.out.weight.copy_(weights.mT)
     head.out.bias.copy_(bias)

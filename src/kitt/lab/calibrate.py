@@ -92,9 +92,12 @@ def calibrate(loaded: LoadedModel, batches: list[Batch]) -> dict[str, float]:
     with torch.inference_mode():
         for batch in batches:
             captions = network_captions(batch, config)
-            encodings = network.encode(batch.X, batch.y)
             if isinstance(network.encoder, StemEncoder):
-                strange.append(network.encoder.read(batch.X, batch.y).strangeness)
+                seen = network.encoder.read(batch.X, batch.y)
+                encodings = seen.encodings
+                strange.append(seen.strangeness)
+            else:
+                encodings = network.encode(batch.X, batch.y)
             prompt, target = teacher_forcing(captions, config)
             words.append(network.classify(encodings))
             labels.append(captions[:, 0])

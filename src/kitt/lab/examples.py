@@ -7,7 +7,7 @@ kernels and a small tail. It is the test NLPD in nats per row minus that of the 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from kitt.table.scaling import FloatArray
 LOSS_CAP = 1.0  # nats per row: a larger loss counts as this much
 FOLDS = 5
 _PLAIN = ("RBF", "Matern52")
+_VERSION = 2  # of what an example holds; a new one makes caches of earlier ones void
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Examples:
 
     seeds: FloatArray  # (T,)
     tables: tuple[str, ...]  # (T,) names
-    is_own_target: np.ndarray  # (T,) whether the target is the table's last column
+    is_own_target: np.ndarray  # (T,) whether the target is the last column of a real table, and not shuffled
     features: Tensor  # (T, F) as in `advice_features`
     multi_hot: Tensor  # (T, C, V) words of each expression: the 34 words first, then sums; zeros at the end
     loss: Tensor  # (T, C) nats per row, capped; NaN where there is no expression
@@ -73,8 +74,18 @@ class Examples:
         return self.features[:, -3].exp().numpy()
 
     def folds(self, count: int = FOLDS) -> np.ndarray:
-        """The fold of each task (T,), by the name of its table, so that no table is on both sides."""
-        return np.array([zlib.crc32(name.encode()) % count for name in self.tables])
+        """The fold of each task (T,)."""
+        return folds_of(self.tables, count)
+
+
+def folds_of(tables: Sequence[str], count: int, salt: str = "") -> np.ndarray:
+    """The fold of each task, given the name of its table: no table is in two folds.
+
+    Tables take turns, in an order that does not follow their names, so that no fold is empty.
+    """
+    order = sorted(set(tables), key=lambda name: zlib.crc32(f"{salt}{name}".encode()))
+    place = {name: i % min(count, len(order)) for i, name in enumerate(order)}
+    return np.array([place[name] for name in tables])
 
 
 # --- losses of expressions -------------------------------------------------------------------------------------------
@@ -147,7 +158,7 @@ def read_examples(
     corpus: Path, data: Path, loaded: LoadedModel, report: Callable[[int, int], None] | None = None
 ) -> Examples:
     """The examples of all tasks in the corpus. Features already computed with this network are read from a cache file."""
-    cache = corpus / f".examples-{_fingerprint(loaded):08x}.npz"
+    cache = corpus / f".examples-{_fingerprint(loaded):08x}.npz"  # of features and losses
     known = _read_cache(cache)
     paths = files(corpus)
     missing = [path for path in paths if int(path.stem) not in known]
@@ -161,8 +172,9 @@ def read_examples(
 
 
 def _fingerprint(loaded: LoadedModel) -> int:
-    """Identifies a network by its weights, so that features computed with other weights are not used."""
-    checksum = 0
+    """Identifies a network by its weights and temperature, and the design, so that nothing computed with others is used."""
+    design = f"{DesignConfig()} {loaded.facts.extra.get('temperature')} {_VERSION}"
+    checksum = zlib.crc32(design.encode())
     for value in loaded.model.state_dict().values():
         checksum = zlib.crc32(value.numpy().tobytes(), checksum)
     return checksum
@@ -184,7 +196,9 @@ def _example(record: Record, data: Path, loaded: LoadedModel) -> dict[str, np.nd
         row[list(words)] = True
     return {
         "table": np.array(record.task.table),
-        "own": np.array(record.task.target == read_table(str(data), record.task.table).shape[1] - 1),
+        "own": np.array(
+            record.task.is_real and record.task.target == read_table(str(data), record.task.table).shape[1] - 1
+        ),
         "features": features.float().numpy(),
         "multi_hot": multi_hot,
         "nlpd": nlpd.astype(np.float32),

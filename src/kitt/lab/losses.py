@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from kitt.errors import InvalidInputError, KittError
+from kitt.errors import InvalidInputError
 from kitt.files import replacing
-from kitt.lab.quickfit import CHANGING_NOISE, SECOND_WORD, QuickFit, QuickFitter
+from kitt.lab.quickfit import CHANGING_NOISE, SECOND_WORD, UNFIT, QuickFit, QuickFitter
 from kitt.lab.tasks import Task, data_of, draw_task
 from kitt.language.grammar import WORDS, Word
 from kitt.table.scaling import FloatArray
@@ -54,12 +54,16 @@ class Record:
             raise InvalidInputError(f"{path} is not a file of `kitt bench losses`: {error}") from error
 
 
-def files(folder: Path) -> list[Path]:
+def task_files(folder: Path) -> list[Path]:
     """The files of the tasks in a folder, by seed."""
-    found = [path for path in folder.glob("*.npz") if path.stem.isdigit()]
-    if not found:
+    return sorted((path for path in folder.glob("*.npz") if path.stem.isdigit()), key=lambda path: int(path.stem))
+
+
+def files(folder: Path) -> list[Path]:
+    """The same, where there must be some."""
+    if not (found := task_files(folder)):
         raise InvalidInputError(f"there are no losses in {folder}: make them with `kitt bench losses --out {folder}`")
-    return sorted(found, key=lambda path: int(path.stem))
+    return found
 
 
 def is_done(folder: Path, seed: int) -> bool:
@@ -82,10 +86,10 @@ def make_losses(data: str, out: str, seed: int) -> dict[str, Any]:
 
 
 def _fit_task(data: str, task: Task, seed: int) -> list[QuickFit]:
-    """Fits of every word, every signal word with changing noise, and a few sums of two; empty if none succeeds."""
+    """Fits of every word and a few sums of two, each also with changing noise if it has a signal; empty if none succeeds."""
     try:
         fitter = QuickFitter(data_of(data, task), seed)
-    except (KittError, RuntimeError, ArithmeticError):
+    except UNFIT:
         return []
     fits: list[QuickFit | None] = []
     singles: dict[Word, QuickFit] = {}
@@ -96,7 +100,9 @@ def _fit_task(data: str, task: Task, seed: int) -> list[QuickFit]:
         if not word.is_noise:
             singles[word] = fit
             fits.append(fitter.add(fit, LINEAR_WHITE, CHANGING_NOISE))
-    fits += [fitter.add(singles[a], b, SECOND_WORD) for a, b in _draw_sums(singles, np.random.default_rng([seed, 1]))]
+    for a, b in _draw_sums(singles, np.random.default_rng([seed, 1])):
+        if (both := fitter.add(singles[a], b, SECOND_WORD)) is not None:
+            fits += [both, fitter.add(both, LINEAR_WHITE, CHANGING_NOISE)]
     return [fit for fit in fits if fit is not None]
 
 

@@ -24,6 +24,7 @@ from kitt.language.grammar import Expression, Word, parse
 from kitt.language.kernels import Kernel
 
 _REFERENCE = parse("Matern52")
+UNFIT = (KittError, torch.linalg.LinAlgError, ArithmeticError)  # type: ignore[attr-defined]
 TOLERANCE = 0.1  # nats that a few steps must together gain
 
 
@@ -96,7 +97,7 @@ class QuickFitter:
             theta, value = self._climb(expression, starts, effort)
             posterior = Posterior.fit(Kernel(expression, self.table.X.shape[1]), theta, self.table.X, y)
             loo, predicted = leave_one_out(posterior, y), posterior.predict(self.test_inputs)
-        except (KittError, RuntimeError, ArithmeticError):
+        except UNFIT:
             return None
         log_det = 2 * torch.diagonal(posterior.L).log().sum()
         evidence = -0.5 * float(y @ posterior.alpha + log_det + len(y) * LOG_2PI)

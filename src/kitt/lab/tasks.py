@@ -54,6 +54,11 @@ class Task:
     test: Rows
     is_shuffled: bool = False  # whether the target's values are permuted over the rows
 
+    @property
+    def is_real(self) -> bool:
+        """Whether the target is neither simulated nor shuffled."""
+        return not self.is_shuffled and not self.table.startswith(_SIMULATED)
+
 
 @dataclass(frozen=True)
 class TaskData:

@@ -3,7 +3,7 @@
 *Capture* is the share of the possible gain over always choosing Matern32 that a way of choosing achieves. It is computed on
 tasks where some word gains at least 0.03 nats per row, and a task counts at most one nat per row; *elsewhere* is the loss on
 the other tasks. Capture is reported for the first word, for the best of three words by BIC with changing noise and, if
-available, expected loss, as the pipeline compares captions (*verified*), and for the best of three in hindsight.
+available, expected loss, much as the pipeline compares captions (*verified*), and for the best of three in hindsight.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from scipy.stats import rankdata
 from torch import Tensor
 
 from kitt.lab.advice import cross_validate
+from kitt.lab.bench.comparisons import bootstrap_interval
 from kitt.lab.examples import LOSS_CAP, Examples, read_examples
 from kitt.language.grammar import WORDS
 from kitt.network.checkpoint import load
@@ -44,11 +45,12 @@ def compare(examples: Examples) -> list[dict[str, Any]]:
         losses = expected if name == HEAD else None  # the other scores are no losses
         row["Spearman"] = None if expected is None else spearman(expected, examples)
         for label, mask in (("", np.ones(len(examples), dtype=bool)), (", own target", examples.is_own_target)):
-            first, elsewhere = capture(chosen[:, :, :1], examples, mask)
-            row |= {f"first{label}": first, f"elsewhere{label}": elsewhere}
-            verified, worse = capture(verify(chosen, examples, losses), examples, mask)
-            row |= {f"verified{label}": verified, f"verified elsewhere{label}": worse}
-            row[f"best of {K}{label}"] = capture(chosen, examples, mask)[0]
+            ways = {"first": chosen[:, :, :1], "verified": verify(chosen, examples, losses), f"best of {K}": chosen}
+            for way, words in ways.items():
+                share, elsewhere = capture(words, examples, mask)
+                low, high = capture_interval(words, examples, mask)
+                row |= {f"{way}{label}": share, f"{way}{label}, from": low, f"{way}{label}, to": high}
+                row[f"{way} elsewhere{label}"] = elsewhere
         rows.append(row)
     return rows
 
@@ -79,13 +81,31 @@ def _gains(examples: Examples) -> np.ndarray:
 
 def capture(chosen: np.ndarray, examples: Examples, mask: np.ndarray) -> tuple[float, float]:
     """Capture and loss elsewhere of the best in hindsight of the chosen words (draws, T, k), averaged over draws."""
-    gains = _gains(examples)
-    best, got = gains.max(1), np.mean([np.take_along_axis(gains, one, 1).max(1) for one in chosen], axis=0)
+    best, got = _best_and_got(chosen, examples)
     there, rest = mask & (best >= WORTHWHILE), mask & (best < WORTHWHILE)
-    possible = best[there].sum()
-    return float(got[there].sum() / possible) if possible else np.nan, float(
-        -got[rest].mean()
-    ) if rest.any() else np.nan
+    elsewhere = float(-got[rest].mean()) if rest.any() else np.nan
+    return _share(got[there].sum(), best[there].sum()), elsewhere
+
+
+def capture_interval(chosen: np.ndarray, examples: Examples, mask: np.ndarray) -> tuple[float, float]:
+    """95 % interval of the capture, over tables drawn with replacement."""
+    best, got = _best_and_got(chosen, examples)
+    there = mask & (best >= WORTHWHILE)
+    if not there.any():
+        return np.nan, np.nan
+    names = np.unique(np.array(examples.tables)[there], return_inverse=True)[1]
+    sums = [np.bincount(names, weights=values[there]) for values in (got, best)]
+    return bootstrap_interval(len(sums[0]), lambda drawn: _share(*(total[drawn].sum() for total in sums)))
+
+
+def _best_and_got(chosen: np.ndarray, examples: Examples) -> tuple[np.ndarray, np.ndarray]:
+    """The gain of the best word, and that of the best of the chosen ones, for each task (T,)."""
+    gains = _gains(examples)
+    return gains.max(1), np.mean([np.take_along_axis(gains, one, 1).max(1) for one in chosen], axis=0)
+
+
+def _share(got: float, possible: float) -> float:
+    return float(got / possible) if possible else np.nan
 
 
 def verify(chosen: np.ndarray, examples: Examples, losses: Tensor | None = None) -> np.ndarray:

@@ -103,7 +103,10 @@ def judge_captions(
 def judged(
     train: Dataset, test: Dataset, expressions: Sequence[Expression], options: Mapping[str, Any], seed: int
 ) -> dict[str, Any]:
-    """Test NLPD of the design with each expression, and its BIC with Linear*White added; one that fails has neither."""
+    """Test NLPD of the design with each expression, and its BIC with Linear*White added; one that fails has neither.
+
+    If one of the two fits fails, it has no BIC.
+    """
     plain = Fitter(train, random_state=seed, prior="botorch", **options)
     for text in PLAIN:
         plain.attempt(text)
@@ -113,13 +116,15 @@ def judged(
     bic: dict[str, float] = {}
     for expression in expressions:
         before = len(named.fitted)
-        for candidate in dict.fromkeys((expression, with_changing_noise(expression))):
+        wanted = dict.fromkeys((expression, with_changing_noise(expression)))
+        for candidate in wanted:
             named.attempt(candidate)
         models = named.fitted[before:]
         if models:
             components = [*(Component.of(model, test) for model in models), *always]
             nlpd[str(expression)] = mixture_nlpd(components, train, test)
-            bic[str(expression)] = models[-1].bic
+            if len(models) == len(wanted):
+                bic[str(expression)] = models[-1].bic
     return {"nlpd": nlpd, "bic": bic, "n_train": train.n, "n_test": test.n, "d": train.d}
 
 
@@ -172,7 +177,7 @@ class Case:
         return [text for text in self.captions if text in self.nlpd] or [ZERO]
 
     def verified(self, texts: Iterable[str]) -> float:
-        return self.nlpd[min(texts, key=lambda text: self.bic[text])]
+        return self.nlpd[min(texts, key=lambda text: self.bic.get(text, math.inf))]
 
     def hindsight(self, texts: Iterable[str]) -> float:
         return min(self.nlpd[text] for text in texts)
@@ -242,7 +247,7 @@ def captured(who: str, choose: Callable[[Case], float], found: Mapping[str, Sequ
 
     def elsewhere(rows: Any) -> float:
         others = rows[possible[rows] < CONFIG.possible]
-        return float(-own[others].mean()) if len(others) else math.nan
+        return float(-np.clip(own[others], -CONFIG.cap, CONFIG.cap).mean()) if len(others) else math.nan
 
     every, worst = np.arange(len(names)), int(own.argmin())
     return Captured(
@@ -265,9 +270,17 @@ def capture_table(found: Mapping[str, Sequence[Case]]) -> list[Captured]:
 def capture_grids(lines: Sequence[Line]) -> list[Grid]:
     """A table for each number of training rows and each network of which there are lines."""
     keys = [line["key"] for line in lines if line["key"].get("bench") == "capture"]
-    asked = dict.fromkeys((key["rows"], key["model"]) for key in keys if key["what"] == "captions")
+    said = [key for key in keys if key["what"] == "captions"]
+    asked = dict.fromkeys((key["rows"], key["model"]) for key in said)
     if not asked:
         raise InvalidInputError("there are no lines of captions: run `kitt bench capture` first")
+    settings = {(key["seed"], str(key["options"])) for key in keys}
+    states = {(key["rows"], key["model"], key["k"], key["steps"]) for key in said}
+    if len(settings) > 1 or len(states) > len(asked):
+        raise InvalidInputError(
+            "the lines were made with different options, seeds, numbers of captions or states of a network: "
+            "keep those of one setting in a file"
+        )
     return [capture_grid(lines, rows, model) for rows, model in asked]
 
 

@@ -197,7 +197,7 @@ def recovery(
     draws = r.sweep(names_of(kinds) or [], names_of(priors) or [], repeats, count, ns, ds)
     cells = r.recovery_cells(draws, names, names_of(readings) or [])
     for n in [n for n in ns if n <= EXHAUSTIVE_ROWS] if exhaustive else ():
-        cells += r.exhaustive_cells(r.Draw("words", "paper", n, 4), exhaustive, settings_of(options or []))
+        cells += r.exhaustive_cells(r.Draw("words", "paper", n, 4, count), exhaustive, settings_of(options or []))
     lines = run_cells(cells, out, jobs)
     print_rows(r.summary(lines), as_json, "recovery")
     if exhaustive:

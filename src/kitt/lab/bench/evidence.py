@@ -6,20 +6,21 @@ evidence is too optimistic. Folds without extrapolation, and leave-one-out at th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from kitt.lab.bench.atlas import split
+from kitt.lab.bench.comparisons import bootstrap_interval, trimmed_mean
 from kitt.lab.bench.datasets import Source
 from kitt.lab.bench.runner import Cell, Line
 from kitt.model.evidence import PLAIN, EvidenceConfig, with_tail
 from kitt.suggest import suggest
 
 CONFIG = EvidenceConfig(seconds=120.0)
-_DRAWS = 1000  # of the bootstrap over tables
 KINDS = {"promised": "evidence", "folds": "folds", "leave_one_out": "leave one out"}  # name in the lines, and in tables
 
 
@@ -73,26 +74,31 @@ def _figures(evidence: Any) -> dict[str, float]:
 
 
 def summary(lines: Sequence[Line], least_rows: int = 0) -> list[dict[str, Any]]:
-    """For each kind of cross-validation and each figure: mean bias over tables, its interval, trimmed mean, median."""
-    found = [line["result"] for line in lines if line["status"] == "ok"]
-    results = [result for result in found if result["n_train"] >= least_rows]
-    rows = []
-    for kind, name in KINDS.items() if results else ():
-        for figure in results[0][kind]:
-            bias = np.array([r[kind][figure] - r["kept"][figure] for r in results])
-            ordered, cut = np.sort(bias), len(bias) // 10
-            draws = np.random.default_rng(0).choice(bias, (_DRAWS, len(bias))).mean(1)
-            low, high = np.quantile(draws, (0.025, 0.975))
-            rows.append(
-                {
-                    "cross-validation": name,
-                    "figure": figure,
-                    "tables": len(bias),
-                    "bias": float(bias.mean()),
-                    "from": float(low),
-                    "to": float(high),
-                    "trimmed": float(ordered[cut : len(ordered) - cut].mean()),
-                    "median": float(np.median(bias)),
-                }
-            )
-    return rows
+    """For each kind of cross-validation and each figure: mean bias over tables, its interval, trimmed mean, median.
+
+    Splits are averaged within a table.
+    """
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for line in lines:
+        if line["status"] == "ok" and line["result"]["n_train"] >= least_rows:
+            found[line["key"]["table"]].append(line["result"])
+    figures = next(iter(found.values()))[0] if found else {}
+    return [
+        {"cross-validation": name, "figure": figure, **_bias(kind, figure, list(found.values()))}
+        for kind, name in (KINDS.items() if found else ())
+        for figure in figures[kind]
+    ]
+
+
+def _bias(kind: str, figure: str, tables: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, float]:
+    """Of the splits of each table."""
+    bias = np.array([np.mean([r[kind][figure] - r["kept"][figure] for r in splits]) for splits in tables])
+    low, high = bootstrap_interval(len(bias), lambda drawn: float(bias[drawn].mean()))
+    return {
+        "tables": len(bias),
+        "bias": float(bias.mean()),
+        "from": low,
+        "to": high,
+        "trimmed": trimmed_mean(bias),
+        "median": float(np.median(bias)),
+    }

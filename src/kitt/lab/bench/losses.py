@@ -10,7 +10,7 @@ from typing import Any
 from kitt.lab.bench.datasets import data_directory
 from kitt.lab.bench.runner import Cell, Plan, measured
 from kitt.lab.bench.show import bar, errors
-from kitt.lab.losses import is_done, make_losses
+from kitt.lab.losses import is_done, make_losses, task_files
 from kitt.lab.tasks import table_names
 
 
@@ -27,7 +27,7 @@ def run_losses(data: Path | None, out: Path, seeds: Iterable[int], plan: Plan) -
             if line["status"] != "ok":
                 errors.print(f"seed {line['key']['seed']}: {line['error']}", highlight=False)
             counts["failed" if line["status"] != "ok" else "new" if line["result"]["fits"] else "no task"] += 1
-    return {"tasks": sum(1 for _ in out.glob("*.npz")), **{key: counts[key] for key in ("new", "no task", "failed")}}
+    return {"tasks": len(task_files(out)), **{key: counts[key] for key in ("new", "no task", "failed")}}
 
 
 def _cell(folder: Path, out: Path, seed: int) -> Cell:

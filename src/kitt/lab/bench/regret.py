@@ -108,8 +108,10 @@ def probabilities(table: Source, number: int, rows: str, model: str) -> dict[str
 
 
 def _best_by(measure: str, sign: float) -> Callable[[Fits], Choice]:
+    """All words, the best first."""
+
     def choose(fits: Fits) -> Choice:
-        return tuple(sorted((w for w in VOCABULARY if w in fits), key=lambda w: sign * fits[w][measure])[:3])
+        return tuple(sorted((w for w in VOCABULARY if w in fits), key=lambda w: sign * fits[w][measure]))
 
     return choose
 

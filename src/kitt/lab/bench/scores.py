@@ -56,7 +56,7 @@ def _with_copies(lines: Sequence[Line]) -> set[str]:
     """Tables of whose test rows, over all splits, too many are copies of training rows."""
     copies: dict[str, float] = defaultdict(float)
     for line in lines:
-        copies[line["key"]["table"]] += line["result"]["copies"] - COPIES * line["result"]["n_test"]
+        copies[line["key"]["table"]] += line["result"].get("copies", 0) - COPIES * line["result"]["n_test"]
     return {table for table, excess in copies.items() if excess > 0}
 
 
