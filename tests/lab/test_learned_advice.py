@@ -39,9 +39,7 @@ def some_examples(count: int = 120, signal: float = 1.0) -> Examples:
     loss = loss - loss.amin(1, keepdim=True)
     multi_hot = torch.cat([torch.eye(V).expand(count, V, V), pair], 1)
     names = tuple(f"table{i % 30}" for i in range(count))
-    return Examples(
-        np.arange(count), names, np.arange(count) % 3 == 0, features, multi_hot, loss, loss + 1.0, loss[:, :V]
-    )
+    return Examples(names, np.arange(count) % 3 == 0, features, multi_hot, loss, loss + 1.0, loss[:, :V])
 
 
 def a_record() -> Record:
@@ -120,7 +118,6 @@ def test_what_can_be_learned_is_learned_and_left_out_tables_are_left_out() -> No
     first = capture(advice.chosen.numpy()[None, :, :1], examples, np.ones(len(examples), dtype=bool))[0]
     fixed = capture(np.zeros((1, len(examples), 1), dtype=int), examples, np.ones(len(examples), dtype=bool))[0]
     assert first > fixed + 0.2
-    assert not advice.sums.isnan().any()
     seen: list[set[str]] = []
 
     def spy(known: Examples, config: LearningConfig | None) -> AdviceHead:

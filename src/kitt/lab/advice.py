@@ -40,7 +40,6 @@ class Advice:
 
     expected: Tensor  # (T, V) loss of each word
     chosen: Tensor  # (T, k) words such that the best of them should lose little, by increasing expected loss
-    sums: Tensor  # (T, C - V) expected losses of the sums that were tried; NaN where there is none
 
 
 def select(examples: Examples, rows: np.ndarray) -> Examples:
@@ -48,7 +47,6 @@ def select(examples: Examples, rows: np.ndarray) -> Examples:
     mask = torch.from_numpy(rows)
     return replace(
         examples,
-        seeds=examples.seeds[rows],
         tables=tuple(name for name, kept in zip(examples.tables, rows, strict=True) if kept),
         is_own_target=examples.is_own_target[rows],
         **{name: getattr(examples, name)[mask] for name in ("features", "multi_hot", "loss", "nlpd", "bic")},
@@ -140,14 +138,13 @@ def cross_validate(
     learn: Callable[[Examples, LearningConfig | None], AdviceHead] = learn_head,
 ) -> Advice:
     """Predictions for each task by heads that were trained without its table."""
-    T, C = examples.loss.shape
+    T = len(examples)
     expected, chosen = torch.zeros(T, V), torch.zeros(T, k, dtype=torch.long)
-    sums = torch.full((T, C - V), torch.nan)
     fold = examples.folds()
     for number in np.unique(fold):
         head = learn(select(examples, fold != number), config)
         for i in np.flatnonzero(fold == number):
-            scenarios = head.scenarios(examples.features[i : i + 1], examples.multi_hot[i])[0]
+            scenarios = head.scenarios(examples.features[i : i + 1], torch.eye(V))[0]
             probability = examples.log_probabilities[i].softmax(0)
             likeliest_first = probability.argsort(descending=True)
             signals = [None if WORDS[w].is_noise else w for w in likeliest_first.tolist()]
@@ -155,6 +152,4 @@ def cross_validate(
             best, losses = ranked(of_words, signals, probability[likeliest_first].tolist(), k)
             expected[i, likeliest_first] = losses.float()
             chosen[i] = likeliest_first[best]
-            there = examples.multi_hot[i, V:].any(-1)
-            sums[i, there] = scenarios[:, V:].mean(0)[there]
-    return Advice(expected, chosen, sums)
+    return Advice(expected, chosen)

@@ -51,7 +51,6 @@ class DesignConfig:
 class Examples:
     """T tasks, F features of each, and C candidate expressions, as many as the longest list of any task."""
 
-    seeds: FloatArray  # (T,)
     tables: tuple[str, ...]  # (T,) names
     is_own_target: np.ndarray  # (T,) whether the target is the last column of a real table, and not shuffled
     features: Tensor  # (T, F) as in `advice_features`
@@ -232,7 +231,6 @@ def _together(known: dict[int, dict[str, np.ndarray]]) -> Examples:
     lost = nlpd - np.nanmin(nlpd, axis=1, keepdims=True)
     is_unfitted = np.isnan(lost) & multi_hot.any(2)
     return Examples(
-        np.array(list(known)),
         tuple(str(p["table"]) for p in parts),
         np.array([bool(p["own"]) for p in parts]),
         torch.from_numpy(np.stack([p["features"] for p in parts])).float(),

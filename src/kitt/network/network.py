@@ -478,9 +478,3 @@ def teacher_forcing(captions: Tensor, config: CaptionerConfig) -> tuple[Tensor, 
     prompt = F.pad(captions, (1, 0), value=config.start)
     target = F.pad(captions, (0, 1), value=config.pad).scatter(1, lengths, config.stop)
     return prompt[:, : config.max_words], target[:, : config.max_words]
-
-
-def caption_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """Mean of -log p over the target tokens that are not PAD: logits (B, T, V + 1), targets (B, T) -> ()."""
-    pad = logits.shape[-1] + 1  # V + 2
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=pad)

@@ -46,7 +46,14 @@ class Cell:
 
 
 def identity(key: Mapping[str, Any]) -> str:
-    return json.dumps(key, sort_keys=True, default=str)
+    return json.dumps(key, sort_keys=True, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy or torch as JSON has it; anything else is an error of the benchmark."""
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"a line holds a {type(value).__name__}, which JSON cannot: {value!r}")
 
 
 @lru_cache
@@ -95,7 +102,7 @@ def read(path: Path | str) -> list[Line]:
 
 def append(path: Path | str, line: Line) -> None:
     """Append one line atomically, also when other processes append at the same time."""
-    text = json.dumps(line, allow_nan=False, default=str) + "\n"
+    text = json.dumps(line, allow_nan=False, default=_plain) + "\n"
     with open(path, "a+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         if file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
@@ -159,7 +166,7 @@ def measure(cell: Cell) -> Line:
     started, cpu = time.perf_counter(), time.process_time()
     try:
         line |= {"status": "ok", "result": dict(cell.work(**cell.arguments))}
-        json.dumps(line, allow_nan=False, default=str)
+        json.dumps(line, allow_nan=False, default=_plain)
     except Exception as error:
         last = traceback.format_exception(error)[-4:]
         line.pop("result", None)
