@@ -20,6 +20,7 @@ from unittest.mock import patch
 
 import torch
 
+from kitt.lab.bench.runner import versions
 from kitt.lab.train.processes import OneProcess
 from kitt.lab.train.recipes import PAPER_DATA, VALIDATION, Sizes, recipe
 from kitt.lab.train.step import Trainer
@@ -30,7 +31,9 @@ Patches = dict[str, Callable[..., Any]]  # name -> what stands there instead
 SHOWN = ("paper-64x4", "paper-64x1", "paper-256x2")
 
 
-def silent_probe(t: features.Table, roughness: torch.Tensor, nugget: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def silent_probe(
+    t: features.PaddedTables, roughness: torch.Tensor, nugget: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     """As many numbers as the probes give, all zero."""
     one = features.prepare(torch.zeros(1, 2, 1), torch.zeros(1, 2))
     column, whole = features.probe(one, torch.ones(1, 1), torch.ones(1))
@@ -40,13 +43,13 @@ def silent_probe(t: features.Table, roughness: torch.Tensor, nugget: torch.Tenso
 
 def without_residual(
     X: torch.Tensor, y: torch.Tensor, n_mask: torch.Tensor | None = None, d_mask: torch.Tensor | None = None
-) -> features.Table:
+) -> features.PaddedTables:
     """The target in place of what a linear fit leaves of it."""
     t = features.prepare(X, y, n_mask, d_mask)
     return replace(t, residual=t.y, unexplained=torch.ones_like(t.unexplained))
 
 
-def without_spectra(t: features.Table) -> tuple[torch.Tensor, torch.Tensor]:
+def without_spectra(t: features.PaddedTables) -> tuple[torch.Tensor, torch.Tensor]:
     column, whole = features.describe(t)
     column[..., features.spectra_of(column)] = 0
     return column, whole
@@ -82,7 +85,13 @@ def train(name: str, seconds: float) -> dict[str, Any]:
         print()
         sets = {v.name: draw_validation(v) for v in VALIDATION if v.name in SHOWN}
         scores = {key: score(trainer.averaged, config.network, batch) for key, batch in sets.items()}
-    return {"variant": name, "cpu_seconds": seconds, "datasets": trainer.datasets, "scores": scores}
+    return {
+        "variant": name,
+        "cpu_seconds": seconds,
+        "datasets": trainer.datasets,
+        "scores": scores,
+        "versions": versions(),
+    }
 
 
 def main() -> None:
