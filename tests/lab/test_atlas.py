@@ -229,7 +229,7 @@ def test_comparison_numbers() -> None:
     assert ours.crps == pytest.approx(0.5)
     assert ours.coverage == pytest.approx((0.5, 0.85, 0.95))
     assert ours.narrow == pytest.approx(0.25)
-    assert ours.cpu == pytest.approx(4.0)
+    assert (ours.cpu, ours.cpu_in_all) == pytest.approx((4.0, 4.0))
     assert ours.interval[0] < ours.trimmed < ours.interval[1]
 
 
