@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from kitt.cli.main import app
 from kitt.errors import InvalidInputError
+from kitt.gp.exact import normal_log_density
 from kitt.lab.advice import LearningConfig, cross_validate, learn_head, select
 from kitt.lab.bench.advice import capture, capture_interval, compare, spearman, verify
 from kitt.lab.bench.realism import auc
@@ -39,7 +40,7 @@ def some_examples(count: int = 120, signal: float = 1.0) -> Examples:
     loss = loss - loss.amin(1, keepdim=True)
     multi_hot = torch.cat([torch.eye(V).expand(count, V, V), pair], 1)
     names = tuple(f"table{i % 30}" for i in range(count))
-    return Examples(names, np.arange(count) % 3 == 0, features, multi_hot, loss, loss + 1.0, loss[:, :V])
+    return Examples(names, np.arange(count) % 3 == 0, features, multi_hot, loss, loss + 1.0, loss, loss[:, :V])
 
 
 def a_record() -> Record:
@@ -47,12 +48,13 @@ def a_record() -> Record:
     rng = np.random.default_rng(0)
     y, test = rng.normal(size=60), rng.normal(size=40)
     test[0] = 9.0
-    names = ("Linear", "Linear + Linear*White", "RBF", "Matern52", "White", "Linear + RBF")
-    quality = np.array([0.95, 0.9, 0.0, 0.1, 0.0, 0.95])[:, None]
-    variance = np.broadcast_to(1 - quality**2 + 0.01, (6, 60))
+    sums = ("Linear + RBF", "Linear + RBF + Linear*White", "Linear + Matern52")
+    names = ("Linear", "Linear + Linear*White", "RBF", "Matern52", "White", *sums)
+    quality = np.array([0.95, 0.9, 0.0, 0.1, 0.0, 0.95, 0.9, 0.95])[:, None]
+    variance = np.broadcast_to(1 - quality**2 + 0.01, (8, 60))
     task = Task("t", 1, np.array([0]), np.arange(60), np.arange(60, 100))
-    size = np.array([3.0, 5, 3, 3, 2, 6])
-    evidence = np.array([-20.0, -18, -80, -78, -85, -19])
+    size = np.array([3.0, 5, 3, 3, 2, 6, 8, 6])
+    evidence = np.array([-20.0, -18, -80, -78, -85, -19, -18, -19])
     return Record(0, task, names, quality * y, variance, quality * test, variance[:, :40], evidence, size, y, test)
 
 
@@ -84,14 +86,17 @@ def test_a_design_has_a_tail_and_no_missing_component() -> None:
 
 
 def test_losses_of_expressions() -> None:
-    expressions, nlpd = expression_losses(a_record())
+    expressions, nlpd, alone = expression_losses(a_record())
     by_name = dict(zip([tuple(e) for e in expressions], nlpd, strict=True))
     index = {str(word): word.index for word in WORDS}
-    assert len(expressions) == V + 1
+    assert len(expressions) == V + 1  # a sum that was not fitted with changing noise is left out
     assert by_name[index["Linear"],] < by_name[index["White"],] - 0.3
     assert by_name[index["White"],] < 5  # the outlier costs what the tail makes of it, not forty nats
     assert np.isnan(by_name[index["Cosine"],])
     assert np.isfinite(by_name[index["Linear"], index["RBF"]])
+    by_itself = dict(zip([tuple(e) for e in expressions], alone, strict=True))
+    assert by_itself[index["White"],] == pytest.approx(-np.mean(normal_log_density(a_record().test_targets, 0.0, 1.01)))
+    assert np.isnan(by_itself[index["Cosine"],])
 
 
 def test_bic_is_that_with_changing_noise() -> None:

@@ -58,7 +58,7 @@ class FitConfig:
     # The search on some of the rows.
     scored_rows: int = 100  # rows on which all draws and guesses are compared; set by hand
     batch_steps: int = 0  # optimiser steps of these starts on those rows, all together: `kitt bench atlas`
-    first_steps: int = 5  # the same for the Matern52 that gives other starts, and to see whether a word adds anything
+    first_steps: int = 5  # the same for the Matern52 that gives other starts
     batch_patience: int = 3  # stop after this many steps that gain less than the tolerance; set by hand
     longest_step: float = 2.0  # largest change of an unconstrained parameter in one step; set by hand
     trials: int = 1  # starts then optimised on `coarse_rows`; of three, one is the prior's median: `kitt bench starts`

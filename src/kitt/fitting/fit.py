@@ -94,13 +94,6 @@ class Fitter:
         squares = (rows.y.numpy() - mean) ** 2 / variance
         return evidence - 0.5 * float((noise[1] + squares * (np.exp(-noise[1]) - 1)).sum()) * n / len(rows.y)
 
-    def is_promising(self, expression: Expression) -> bool:
-        """Whether the last word of a sum gains more than its parameters cost in the first steps of an optimisation."""
-        try:
-            return self.coarse.first_gain(expression.signal, Budget(self.end)) > 0
-        except (KittError, LinAlgError, ArithmeticError):
-            return False
-
     def residual_table(self, expression: Expression) -> Table:
         """The rows of the coarse search with the leave-one-out residual of an expression as the target."""
         rows = self.coarse.table

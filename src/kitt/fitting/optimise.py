@@ -182,14 +182,14 @@ class CoarseSolutions:
             return found[0].theta
         with threads_for(len(self.table.y)):
             objective = Objective(Expression(words), self.table, self.guide)
-            points = self._points(objective, words, budget, self.config.batch_steps)
+            points = self._points(objective, words, budget)
             return self._promising(objective, points, budget)[0]
 
     def _solutions(self, expression: Expression, budget: Budget) -> list[Solution]:
         """Optimise the most promising starts on some of the rows; best first."""
         c = self.config
         objective = Objective(expression, self.table, c if self.is_all else self.guide)
-        points = self._points(objective, expression.words, budget, c.batch_steps)
+        points = self._points(objective, expression.words, budget)
         last = (c.max_iterations, c.tolerance) if self.is_all else (c.coarse_iterations, 10 * c.tolerance)
         method = c.method if self.is_all else "bfgs"
         first_steps = last if c.trials == 1 else (c.trial_iterations, 10 * c.tolerance)
@@ -204,7 +204,7 @@ class CoarseSolutions:
             tried[0] = maximise(objective, tried[0].theta, *last, budget, method)
         return tried
 
-    def _points(self, objective: Objective, words: tuple[Word, ...], budget: Budget, steps: int) -> Tensor:
+    def _points(self, objective: Objective, words: tuple[Word, ...], budget: Budget) -> Tensor:
         """The best starts of an expression on a hundred rows, after some steps of an optimiser there."""
         if all(slot.factor is None for slot in objective.kernel.slots):  # only variances: one start is enough
             return objective.clamp(objective.prior.middle().unsqueeze(0))
@@ -215,7 +215,7 @@ class CoarseSolutions:
             guesses = self._extended(words, self.solutions(words[:-1], budget)[0], profile, generator)
         draws = self.config.draws if len(words) == 1 else 0  # a draw does not know the words before the last
         starts = torch.cat([guesses, objective.prior.sample(draws, generator)]) if draws else guesses
-        points = self._climb(objective.kernel.expression, starts, budget, self.few, steps)
+        points = self._climb(objective.kernel.expression, starts, budget, self.few, self.config.batch_steps)
         if profile.sharper:  # a hundred rows do not show short lengthscales
             points = torch.cat([points, objective.clamp(guesses)])
         return points
@@ -230,16 +230,6 @@ class CoarseSolutions:
         kernel = Kernel(Expression(words), self.table.X.shape[1])
         theta = self.found[Expression(words)][0].theta
         return leave_one_out(Posterior.fit(kernel, theta, self.table.X, self.table.y), self.table.y)
-
-    def first_gain(self, words: tuple[Word, ...], budget: Budget) -> float:
-        """Nats that the last of these words gains in a few steps on the rows on which starts are compared, less the BIC's
-        price of its parameters: a cheap look at what an optimisation would give."""
-        head = self.solutions(words[:-1], budget)[0]
-        without, longer = (Objective(Expression(some), self.few, self.guide) for some in (words[:-1], words))
-        points = self._points(longer, words, budget, self.config.first_steps)
-        before = without.scores(head.theta.unsqueeze(0), budget)
-        price = 0.5 * (points.shape[1] - len(head.theta)) * math.log(len(self.few.y))
-        return float(longer.scores(points, budget).max() - before[0]) - price
 
     def _extended(self, words: tuple[Word, ...], head: Solution, profile: Profile, rng: torch.Generator) -> Tensor:
         residual = self.table.y - self.leave_one_out(words[:-1]).mean

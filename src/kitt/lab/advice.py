@@ -49,7 +49,7 @@ def select(examples: Examples, rows: np.ndarray) -> Examples:
         examples,
         tables=tuple(name for name, kept in zip(examples.tables, rows, strict=True) if kept),
         is_own_target=examples.is_own_target[rows],
-        **{name: getattr(examples, name)[mask] for name in ("features", "multi_hot", "loss", "nlpd", "bic")},
+        **{name: getattr(examples, name)[mask] for name in ("features", "multi_hot", "loss", "nlpd", "alone", "bic")},
     )
 
 

@@ -1,7 +1,9 @@
 """Training examples for the prediction of losses: features of each task of a corpus, and the loss of each kernel there.
 
-The loss of an expression is that of the whole model that users get with it: stacked with its changing noise, two plain
-kernels and a small tail. It is the test NLPD in nats per row minus that of the best expression of the task.
+The loss of an expression is its test NLPD in nats per row minus that of the best expression of the task. It is the mean of
+two, because some users fit a model and others take a caption to their own library: that of a model like the one that
+`fit` makes, in which the expression is stacked with its changing noise, two plain kernels and a small tail; and that
+of the expression by itself, where a kernel that is too rigid loses whole nats.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from kitt.table.scaling import FloatArray
 LOSS_CAP = 1.0  # nats per row: a larger loss counts as this much
 FOLDS = 5
 _PLAIN = ("RBF", "Matern52")
-_VERSION = 2  # of what an example holds; a new one makes caches of earlier ones void
+_VERSION = 3  # of what an example holds; a new one makes caches of earlier ones void
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class DesignConfig:
     tail_parameters: int = 2
     min_relative_weight: float = 0.003  # components with less than this share of the largest weight are left out
     iterations: int = 300
+    alone: float = 0.5  # share of the loss of the expression by itself in the loss that is learned
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,9 @@ class Examples:
     is_own_target: np.ndarray  # (T,) whether the target is the last column of a real table, and not shuffled
     features: Tensor  # (T, F) as in `advice_features`
     multi_hot: Tensor  # (T, C, V) words of each expression: the 34 words first, then sums; zeros at the end
-    loss: Tensor  # (T, C) nats per row, capped; NaN where there is no expression
-    nlpd: Tensor  # (T, C) as measured
+    loss: Tensor  # (T, C) that is learned, nats per row, capped; NaN where there is no expression
+    nlpd: Tensor  # (T, C) of the model with each expression
+    alone: Tensor  # (T, C) loss of each expression by itself, capped
     bic: Tensor  # (T, V) of each word on the training rows, with changing noise where it can have it; lower is better
 
     def __len__(self) -> int:
@@ -90,17 +94,24 @@ def folds_of(tables: Sequence[str], count: int, salt: str = "") -> np.ndarray:
 # --- losses of expressions -------------------------------------------------------------------------------------------
 
 
-def expression_losses(record: Record, config: DesignConfig | None = None) -> tuple[list[tuple[int, ...]], FloatArray]:
-    """Expressions as indices of words, the 34 words first, and the test NLPD of the model with each; NaN: no fit."""
+def expression_losses(
+    record: Record, config: DesignConfig | None = None
+) -> tuple[list[tuple[int, ...]], FloatArray, FloatArray]:
+    """Expressions as indices of words, the 34 words first, and the test NLPD of the model with each, and of each by itself.
+
+    NaN: no fit. Sums that were not fitted with changing noise too are left out, as they would be at a disadvantage.
+    """
     config = config or DesignConfig()
     place = {text: i for i, text in enumerate(record.expressions)}
-    sums = [text for text in record.expressions if "+" in text and str(LINEAR_WHITE) not in text.split(" + ")]
+    sums = [text for text in record.expressions if "+" in text and f"{text} + {LINEAR_WHITE}" in place]
     texts = [*map(str, WORDS), *sums]
     left, test, prices = _components(record, config)
     chosen = np.array([_design(text, place, len(prices) - 1) for text in texts])
     weights = stacking_weights(_pick(left - prices[:, None], chosen), config)
     nlpd = -logsumexp(_pick(test, chosen), axis=2, b=weights[:, None, :]).mean(1)
-    return [parse(text).indices for text in texts], np.where(chosen[:, 0] < 0, np.nan, nlpd)
+    there, alone = chosen[:, 0] >= 0, -test.mean(1)[chosen[:, 0]]
+    expressions = [parse(text).indices for text in texts]
+    return expressions, np.where(there, nlpd, np.nan), np.where(there, alone, np.nan)
 
 
 def bic_of_words(record: Record) -> FloatArray:
@@ -189,7 +200,7 @@ def _example(record: Record, data: Path, loaded: LoadedModel) -> dict[str, np.nd
                 f"the network '{loaded.facts.name}' guesses no roughness: advice needs one that does"
             )
         features = advice_features(view.encodings, log_p, view.size, view.roughness, view.noise)
-    expressions, nlpd = expression_losses(record)
+    expressions, nlpd, alone = expression_losses(record)
     multi_hot = np.zeros((len(expressions), len(WORDS)), dtype=np.bool_)
     for row, words in zip(multi_hot, expressions, strict=True):
         row[list(words)] = True
@@ -201,6 +212,7 @@ def _example(record: Record, data: Path, loaded: LoadedModel) -> dict[str, np.nd
         "features": features.float().numpy(),
         "multi_hot": multi_hot,
         "nlpd": nlpd.astype(np.float32),
+        "alone": alone.astype(np.float32),
         "bic": bic_of_words(record),
     }
 
@@ -227,15 +239,26 @@ def _together(known: dict[int, dict[str, np.ndarray]]) -> Examples:
     longest = max(len(parts["nlpd"]) for parts in known.values())
     parts = list(known.values())
     multi_hot = np.stack([np.pad(p["multi_hot"], ((0, longest - len(p["nlpd"])), (0, 0))) for p in parts])
-    nlpd = np.stack([np.pad(p["nlpd"], (0, longest - len(p["nlpd"])), constant_values=np.nan) for p in parts])
-    lost = nlpd - np.nanmin(nlpd, axis=1, keepdims=True)
-    is_unfitted = np.isnan(lost) & multi_hot.any(2)
+    nlpd, alone = (
+        np.stack([np.pad(p[name], (0, longest - len(p[name])), constant_values=np.nan) for p in parts])
+        for name in ("nlpd", "alone")
+    )
+    is_there = np.asarray(multi_hot.any(2))
+    in_model, by_itself = (_capped_losses(values, is_there) for values in (nlpd, alone))
+    share = DesignConfig().alone
     return Examples(
         tuple(str(p["table"]) for p in parts),
         np.array([bool(p["own"]) for p in parts]),
         torch.from_numpy(np.stack([p["features"] for p in parts])).float(),
         torch.from_numpy(multi_hot).float(),
-        torch.from_numpy(np.where(is_unfitted, LOSS_CAP, np.minimum(lost, LOSS_CAP))).float(),
+        torch.from_numpy((1 - share) * in_model + share * by_itself).float(),
         torch.from_numpy(nlpd).float(),
+        torch.from_numpy(by_itself).float(),
         torch.from_numpy(np.stack([p["bic"] for p in parts])),
     )
+
+
+def _capped_losses(nlpd: np.ndarray, is_there: np.ndarray) -> np.ndarray:
+    """NLPD (T, C) less that of the best expression of the task, capped; what could not be fitted has the cap."""
+    lost = nlpd - np.nanmin(nlpd, axis=1, keepdims=True)
+    return np.where(np.isnan(lost) & is_there, LOSS_CAP, np.minimum(lost, LOSS_CAP))

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from kitt.errors import InvalidInputError
 from kitt.lab.simulate import simulate, world_data
 from kitt.lab.world import read_numbers
+from kitt.network.advice import ROWS
 from kitt.table.scaling import FloatArray, Standardiser
 
 Rows = NDArray[np.int64]
@@ -30,7 +31,7 @@ class TaskConfig:
     own_target: float = 0.35  # share whose target is the table's last column; of the others, any column
     some_columns: float = 0.5  # share that keep a random number of the other columns; the others keep all of them
     max_columns: int = 16
-    rows: tuple[int, int] = (50, 260)  # for training, log-uniform; at most two thirds of a table
+    rows: tuple[int, int] = ROWS  # for training, log-uniform; at most two thirds of a table
     test_rows: int = 120
     min_levels: int = 10  # distinct values of the target
     shuffled: float = 0.12  # share whose target is shuffled over the rows, so that the columns explain nothing

@@ -11,6 +11,7 @@ from kitt.language.grammar import Expression, Word, parse
 PLAIN = tuple(map(parse, ("RBF", "Matern52")))  # the usual default kernels, fitted with BoTorch's priors
 NO_SIGNAL = parse("White")
 CHANGING_NOISE = parse("Linear*White").words
+MOST_WORDS = 6  # proposed words that are tried as the next one of a sum; set by hand
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Effort:
     warped: int  # number of the best of these that are also fitted to a transform of the target
     plain: int  # plain kernels that are fitted
     growth: int  # words that may be added to the best caption
-    residual_rows: int  # smallest number of rows for which the network also captions the residual of the best caption
+    residual_rows: int  # smallest number of rows for which the network captions the residual of the best caption
     search: Mapping[str, Any] = field(default_factory=dict)  # fields of `FitConfig` that differ from the usual ones
     folds_rows: int = 0  # up to this many rows, weights come from refitted folds instead of leave-one-out
 
@@ -109,8 +110,8 @@ def with_changing_noise(expression: Expression) -> Expression:
     return Expression(tuple(dict.fromkeys((*expression, *CHANGING_NOISE))))
 
 
-def longer(best: Expression, proposed: Sequence[Expression], most: int = 6) -> list[Expression]:
+def longer(best: Expression, proposed: Sequence[Expression]) -> list[Expression]:
     """The best kernel extended by one word, for each word that the network proposes for its residual."""
     words: list[Word] = [word for expression in proposed for word in expression if not word.is_noise]
-    new = [word for word in dict.fromkeys(words) if word not in best.words][:most]
+    new = [word for word in dict.fromkeys(words) if word not in best.words][:MOST_WORDS]
     return [Expression((*best.signal, word, *(w for w in best if w.is_noise))) for word in new]

@@ -169,21 +169,19 @@ def _lengthen(
 ) -> None:
     """Add words to the best caption as long as its score on a few hundred rows improves; `scores` gets the sums compared.
 
-    Words come from the other captions and, with at least `residual_rows` rows, from the network's captions of the residual.
-    With fewer rows a sum is compared only if it is better after the first steps of an optimisation: a comparison costs as
-    much as a fit, and few sums are worth it there.
+    Words come from the network's captions of the residual, and from the other captions. With fewer than `residual_rows`
+    rows nothing is added: on 216 tables of `kitt bench atlas` at 200 rows a sum made a difference on one.
     """
+    if len(bench.table.y) < effort.residual_rows:
+        return
     best = max(scores, key=lambda e: scores[e])
     others = [e for e in scores if e != best]
     expected = bench.named.coarse_score(best) - scores[best]  # a sum is expected to lose what its first words lose
     for _ in range(effort.growth):
         if time.monotonic() > bench.end or scores[best] == -math.inf or not best.signal:
             return
-        if len(bench.table.y) >= effort.residual_rows:
-            progress(f"asking the network what {best} leaves", 0.2)
-            sums = longer(best, [*propose(bench.named.residual_table(best)), *others])
-        else:
-            sums = [e for e in longer(best, others, most=1) if bench.named.is_promising(e)]
+        progress(f"asking the network what {best} leaves", 0.2)
+        sums = longer(best, [*propose(bench.named.residual_table(best)), *others])
         sums = [e for e in sums if not any(e.same_sum(known) for known in scores)]  # in another order of its words
         for e in sums:
             if time.monotonic() > bench.end:

@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 from kitt.network.network import Normaliser, dense
 
+ROWS = (50, 260)  # of the tasks from which losses are learned; a larger table counts as one with the most rows
+
 
 def advice_features(encodings: Tensor, log_p: Tensor, size: tuple[int, int], roughness: Tensor, noise: float) -> Tensor:
     """The feature vector (2 E + V + 8,) of one table.
@@ -26,7 +28,8 @@ def advice_features(encodings: Tensor, log_p: Tensor, size: tuple[int, int], rou
     pooled = torch.cat([encodings.mean(1), encodings.amax(1)], -1).mean(0)
     rough = roughness.clamp_min(1e-6).log()
     spread = torch.stack([rough.mean(), rough.amin(), rough.amax(), rough.std(correction=0), rough.exp().sum().log()])
-    whole = torch.tensor([*size, max(noise, 1e-6)]).log()
+    rows, columns = size
+    whole = torch.tensor([min(rows, ROWS[1]), columns, max(noise, 1e-6)]).log()
     return torch.cat([pooled, log_p.clamp_min(-9.0), spread, whole]).float()
 
 

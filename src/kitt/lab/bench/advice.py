@@ -51,6 +51,8 @@ def compare(examples: Examples) -> list[dict[str, Any]]:
                 low, high = capture_interval(words, examples, mask)
                 row |= {f"{way}{label}": share, f"{way}{label}, from": low, f"{way}{label}, to": high}
                 row[f"{way} elsewhere{label}"] = elsewhere
+                if way != "verified":
+                    row[f"{way} alone{label}"] = loss_alone(words, examples, mask)
         rows.append(row)
     return rows
 
@@ -96,6 +98,12 @@ def capture_interval(chosen: np.ndarray, examples: Examples, mask: np.ndarray) -
     names = np.unique(np.array(examples.tables)[there], return_inverse=True)[1]
     sums = [np.bincount(names, weights=values[there]) for values in (got, best)]
     return bootstrap_interval(len(sums[0]), lambda drawn: _share(*(total[drawn].sum() for total in sums)))
+
+
+def loss_alone(chosen: np.ndarray, examples: Examples, mask: np.ndarray) -> float:
+    """The mean loss of the best in hindsight of the chosen words (draws, T, k), each fitted by itself."""
+    alone = examples.alone[:, :V].numpy()
+    return float(np.mean([np.take_along_axis(alone, one, 1).min(1)[mask].mean() for one in chosen]))
 
 
 def _best_and_got(chosen: np.ndarray, examples: Examples) -> tuple[np.ndarray, np.ndarray]:
