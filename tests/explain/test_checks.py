@@ -2,8 +2,10 @@
 
 import sys
 from dataclasses import replace
+from importlib.resources import files
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from explain_work import QUICK, fit, months
@@ -12,7 +14,7 @@ import kitt
 from kitt.explain.checks import LeftOut, held_out, opposite, random_folds, table_of
 from kitt.explain.claims import signal
 from kitt.explain.facts import Check, errors_among
-from kitt.explain.seasons import compared_cycles, is_resolved, repeated_variance
+from kitt.explain.seasons import compared_cycles, find, is_resolved, repeated_variance
 from kitt.fitting.table import Table
 from real_data import UCI
 
@@ -131,6 +133,13 @@ def test_what_comes_back_is_told_apart_from_a_trend() -> None:
     assert repeated_variance(line, 0.0, 300.0, 24.0) == pytest.approx(2.0, abs=0.1)
     assert repeated_variance(lambda x: 3 * x, 0.0, 300.0, 24.0) == pytest.approx(0.0, abs=1e-9)
     assert repeated_variance(line, 0.0, 30.0, 24.0) == 0.0  # less than two cycles
+
+
+def test_what_rises_does_not_come_back() -> None:
+    """Spending on food by income: without its last cycle, kernels without a trend return to the mean there."""
+    frame = pd.read_csv(files("kitt.cli") / "data" / "engel.csv")
+    table = Table.of(kitt.Dataset.from_frame(frame))
+    assert find(table, [715 / frame.income.std()]) == []
 
 
 def test_left_out_rows_have_no_part_in_their_prediction() -> None:

@@ -30,7 +30,7 @@ from kitt.fitting.fit import start_of
 from kitt.fitting.fitted import FittedGP
 from kitt.fitting.folds import is_wave
 from kitt.fitting.noise import fit_noise
-from kitt.language.grammar import Primitive, Word
+from kitt.language.grammar import Expression, Primitive, Word
 from kitt.model.evidence import Evidence
 from kitt.table.scaling import FloatArray, Standardiser
 
@@ -252,12 +252,16 @@ def moves(words: Words, X: Tensor, groups: Groups) -> Tensor:
 
 
 def _cycles(gp: FittedGP, word: Word, column: int, period: float, columns: int, config: CheckConfig) -> Check | None:
-    """Whether left-out cycles along one of several columns are predicted worse by a kernel that does not repeat."""
+    """Whether left-out cycles along one of several columns are predicted worse by a kernel that does not repeat.
+
+    These have the noise of the kernel.
+    """
     table = table_of(gp, config.rows)
     folds = seasons.cycle_folds(table.X[:, column].numpy(), period)
     try:
         ours = held_out(table, gp.expression.noise_last, folds, start_of(gp.fitted_kernel), config)
-        smooth = {neighbour(gp.expression, word), *seasons.SMOOTH}
+        noise = tuple(w for w in gp.expression if w.is_noise)
+        smooth = {neighbour(gp.expression, word), *(Expression((*e, *noise)) for e in seasons.SMOOTH)}
         plain = [held_out(table, e.noise_last, folds, start_on_all(table, e), config) for e in smooth]
     except (KittError, RuntimeError, ArithmeticError):
         return None

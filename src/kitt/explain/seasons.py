@@ -28,7 +28,9 @@ from kitt.language.kernels import Kernel
 from kitt.table.scaling import FloatArray
 
 Line = Callable[[FloatArray], FloatArray]  # a function of one column
-SMOOTH = tuple(map(parse, ("RBF", "Matern32")))  # what a repeating kernel must beat
+SMOOTH = tuple(map(parse, ("RBF", "Matern32", "Linear + RBF")))
+# What a repeating kernel must beat. Without a trend among them, a rising function would seem to repeat, because the others
+# return to the mean in the last cycle when that is left out.
 REPEATING = parse("RBF + RBF*Periodic")  # a smooth remainder, and a pattern that may change slowly
 
 
