@@ -54,15 +54,9 @@ STEPS = (  # docs/results.md, docs/claims.md, docs/forecasts.md, docs/training.m
     ),
     Step(
         "atlas-others",
-        0.6,
+        0.3,
         "bench atlas --data {data}/atlas --rows 200 --jobs 0 "
-        "--methods kitt-captions,kitt-one,kitt-matern32,kitt-rbf,gradient-boosting-noise,random-forest",
-        "atlas-200",
-    ),
-    Step(
-        "atlas-best-bic",
-        0.2,
-        "bench atlas --data {data}/atlas --rows 200 --limit 40 --jobs 0 --methods best-bic,kitt-first",
+        "--methods kitt-matern32,kitt-rbf,kitt-one,gradient-boosting-noise,random-forest",
         "atlas-200",
     ),
     Step(
@@ -80,8 +74,8 @@ STEPS = (  # docs/results.md, docs/claims.md, docs/forecasts.md, docs/training.m
     ),
     Step(
         "atlas-1000-botorch",
-        0.3,
-        "bench atlas --data {data}/atlas --rows 1000 --limit 10 --jobs 0 --methods botorch",
+        0.1,
+        "bench atlas --data {data}/atlas --rows 1000 --limit 4 --jobs 0 --methods botorch",
         "atlas-1000",
     ),
     Step("evidence", 0.5, "bench evidence --data {data}", "evidence"),
