@@ -51,7 +51,9 @@ def test_a_fitted_gp_has_it_in_its_predictions() -> None:
     """The standard deviation at both ends of a column, from a kernel whose noise is constant."""
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 4, (250, 2))
-    model = fit("RBF", Dataset.from_arrays(X, np.sin(X[:, 1]) + 0.05 * 3 ** X[:, 0] * rng.normal(size=250)))
+    model = fit(
+        "RBF", Dataset.from_arrays(X, np.sin(X[:, 1]) + 0.05 * 3 ** X[:, 0] * rng.normal(size=250)), random_state=0
+    )
     new = np.array([[0.5, 2.0], [3.5, 2.0]])
     Z = model.inputs(new)
     mean, _, total = model.moments(Z)
