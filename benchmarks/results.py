@@ -23,6 +23,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from kitt.lab.bench.runner import versions
+
 ROOT = Path(__file__).resolve().parents[1]
 QUICK = "rbf-ard,rbf-ard-botorch,matern52-ard,matern52-ard-botorch,sklearn-gp,gradient-boosting,ahgp,deep-kernel,kitt"
 SLOW = "tree-search:seconds=900,nkn:starts=3,spectral-mixture"
@@ -162,6 +164,7 @@ ARCHIVE = (  # docs/archive.md; splits 0 to 2 of the UCI tables were used for tu
         "recovery",
     ),
     Step("calibration", 0.2, "bench calibration --batches 150", "calibration"),
+    Step("claims", 3.0, "bench claims --first 80 --count 500", "claims"),  # on which the rules were chosen
     Step(
         "earlier-200",
         0.3,
@@ -202,12 +205,6 @@ def run(step: Step, arguments: list[str], out: Path) -> int:
     return process.wait()
 
 
-def present_commit() -> str:
-    """As lines carry it: with "-dirty" if files differ from it."""
-    git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude", "*"]
-    return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
-
-
 def other_commits(path: Path, commit: str) -> set[str]:
     """The commits of the lines of a file that are not the given one."""
     lines = (json.loads(text) for text in path.read_text(encoding="utf-8").splitlines())
@@ -241,7 +238,7 @@ def main() -> int:
     asked = parser.parse_args()
     out = (asked.out / "archive" if asked.archive else asked.out).resolve()
     places = {"data": str(asked.data.resolve()), "out": str(out), "python": sys.executable}
-    steps, commit = ARCHIVE if asked.archive else STEPS, present_commit()
+    steps, commit = ARCHIVE if asked.archive else STEPS, versions()["commit"]
     print(f"{len(steps)} steps, about {sum(step.hours for step in steps):.0f} hours on one core in all", flush=True)
     for number, step in enumerate(steps, 1):
         arguments = step.arguments(places)

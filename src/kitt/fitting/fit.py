@@ -35,6 +35,8 @@ from kitt.table.dataset import Dataset
 RandomState = int | torch.Generator | None
 _SPREAD_ROWS = 500  # on which the variance of each word is measured
 
+UNFIT = (KittError, LinAlgError, ArithmeticError)  # what a table can do to a fit
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -86,7 +88,7 @@ class Fitter:
         try:
             best, loo = self.coarse.solutions(words, budget)[0], self.coarse.leave_one_out(words)
             evidence = self.coarse.log_evidence(words, best, n)
-        except (KittError, LinAlgError, ArithmeticError):
+        except UNFIT:
             return -math.inf
         mean, variance = loo.mean.numpy(), loo.variance.numpy()
         if (noise := fit_noise(rows.X.numpy(), rows.y.numpy(), mean, variance)) is None:

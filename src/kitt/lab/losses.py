@@ -15,7 +15,8 @@ import torch
 
 from kitt.errors import InvalidInputError
 from kitt.files import replacing
-from kitt.lab.quickfit import CHANGING_NOISE, SECOND_WORD, UNFIT, QuickFit, QuickFitter
+from kitt.fitting.fit import UNFIT
+from kitt.lab.quickfit import CHANGING_NOISE, SECOND_WORD, QuickFit, QuickFitter
 from kitt.lab.tasks import Task, data_of, draw_task
 from kitt.language.grammar import WORDS, Word
 from kitt.table.scaling import FloatArray

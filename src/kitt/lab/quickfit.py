@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kitt.errors import KittError
 from kitt.fitting.ascent import ascend
 from kitt.fitting.config import Budget, FitConfig
+from kitt.fitting.fit import UNFIT
 from kitt.fitting.objective import Objective
 from kitt.fitting.optimise import _distinct
 from kitt.fitting.starts import Profile, extended, first
@@ -24,7 +24,6 @@ from kitt.language.grammar import Expression, Word, parse
 from kitt.language.kernels import Kernel
 
 _REFERENCE = parse("Matern52")
-UNFIT = (KittError, torch.linalg.LinAlgError, ArithmeticError)  # type: ignore[attr-defined]
 TOLERANCE = 0.1  # nats that a few steps must together gain
 
 
