@@ -13,55 +13,17 @@ import pytest
 from scipy.stats import norm, trim_mean
 from typer.testing import CliRunner
 
+from atlas_work import NAMES, run
 from kitt.errors import InvalidInputError
 from kitt.lab.baselines import method
 from kitt.lab.baselines.base import FittedMethod
-from kitt.lab.bench import atlas, atlas_data, capture, comparisons, metrics, series
+from kitt.lab.bench import atlas, atlas_data, capture, comparisons, metrics
 from kitt.lab.bench.cli import app
 from kitt.lab.bench.methods import Spec
 from kitt.lab.bench.runner import Line, measure, mixed_commits, read
 from kitt.language.grammar import WORDS, parse
 from kitt.table.dataset import Dataset
 from real_data import ATLAS
-
-NAMES = ("some.waves", "some.lines", "some.noise")
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Three tables, one with a column that is nearly always 0, and two series."""
-    root, random = tmp_path / "atlas", np.random.default_rng(0)
-    entries = []
-    for name in NAMES:
-        X = random.uniform(-2, 2, (60, 2))
-        rare = np.arange(60) == 7
-        y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * random.standard_normal(60)
-        entries.append(
-            ("table", name, write(root / "table" / f"{name}.csv", "a,b,rare,target", [X, rare[:, None], y[:, None]]))
-        )
-    for name, step in (("some.months", 1 / 12), ("some.years", 1.0)):
-        times = 1990 + step * np.arange(50)
-        y = np.sin(2 * np.pi * times) + 0.02 * np.arange(50) + 0.1 * random.standard_normal(50)
-        entries.append(
-            ("series", name, write(root / "series" / f"{name}.csv", "time,target", [times[:, None], y[:, None]]))
-        )
-    lines = [f"{kind},{name},{rows},1" for kind, name, rows in entries]
-    (root / "index.csv").write_text("\n".join(["kind,name,rows,columns", *lines]) + "\n")
-    return root
-
-
-def write(path: Path, header: str, parts: list[np.ndarray]) -> int:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    values = np.hstack(parts)
-    np.savetxt(path, values, delimiter=",", header=header, comments="")
-    return len(values)
-
-
-def run(*arguments: str) -> str:
-    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
 
 # --- tables and rows -------------------------------------------------------------------------------------------------
 
@@ -380,54 +342,6 @@ def test_capture_command(folder: Path, tmp_path: Path) -> None:
     assert "the network's first caption" in told
     assert [entry["key"]["what"] for entry in read(out)] == ["words", "captions"]
     assert run("capture", *shared) == told
-
-
-# --- series ----------------------------------------------------------------------------------------------------------
-
-
-def test_seasonal_naive() -> None:
-    times = 2000 + np.arange(10) / 4
-    y = np.array([1.0, 2.0, 3.0, 4.0, 1.0, 2.0, 3.0, 6.0, 1.0, 2.0])
-    fitted = method("seasonal-naive").fit(Dataset.from_arrays(times[:, None], y), 0)
-    assert fitted.details["period"] == 4
-    mean, variance = fitted.predict(2000 + np.arange(10, 16)[:, None] / 4)
-    assert mean.tolist() == [3.0, 6.0, 1.0, 2.0, 3.0, 6.0]
-    assert variance == pytest.approx([4 / 6] * 4 + [8 / 6] * 2)
-    with pytest.raises(InvalidInputError, match="got 2 columns"):
-        method("seasonal-naive").fit(Dataset.from_arrays(np.random.default_rng(0).random((20, 2)), np.arange(20.0)), 0)
-
-
-def test_series(folder: Path, tmp_path: Path) -> None:
-    out = tmp_path / "series.jsonl"
-    arguments = ["atlas", "--kind", "series", "--data", str(folder), "--jobs", "0", "--out", str(out)]
-    arguments += ["--methods", "seasonal-naive,rbf-ard"]
-    run(*arguments)
-    found = read(out)
-    assert [entry["status"] for entry in found] == ["ok"] * 4
-    assert all(entry["result"]["n_test"] == 10 for entry in found)
-    table = run("table", str(out), "--kind", "series")
-    assert "| seasonal-naive | 2 | 1.000 (1.000 to 1.000) | 0% | +0.000 (+0.000 to +0.000) | +0.000 |" in table
-    against = {run(*asked, "--reference", "rbf-ard") for asked in (("table", str(out), "--kind", "series"), arguments)}
-    assert all("rbf-ard" in text and "MAE over that of rbf-ard" in " ".join(text.split()) for text in against)
-    assert "| rbf-ard | 2 | 1.000 (1.000 to 1.000) |" in against.pop() + against.pop()
-    with pytest.raises(InvalidInputError, match="no lines of the reference 'theta': there are some of seasonal-naive"):
-        series.series_grid(found, "theta")
-
-
-def test_forecasts_of_rivals_become_lines(folder: Path) -> None:
-    source = next(s for s in atlas.sources(folder, kind="series") if s.name == "some.months")
-    asked = series.task(source)
-    assert (asked["period"], asked["steps"], len(asked["y"])) == (12, 10, 40)
-    test = series.split(source)[1].y
-    forecast = {"method": "theta", "mean": test.tolist(), "low": (test - 1).tolist(), "high": (test + 1).tolist()}
-    found = series.rival_line(source, {**forecast, "cpu_seconds": 0.1}, {"commit": "aaa"})
-    result = found["result"]
-    assert (result["mae"], result["coverage_90"]) == (0.0, 1.0)
-    assert result["nlpd"] == pytest.approx(-norm.logpdf(0, 0, 1 / norm.ppf(0.95)))
-    failed = series.rival_line(source, {"method": "theta", "error": "no"}, {})
-    assert failed["status"] == "failed"
-    naive = [measure(cell) for cell in series.series_cells([source], [Spec("seasonal-naive")])]
-    assert [row[0] for row in series.series_grid([*naive, found, failed]).rows] == ["seasonal-naive", "theta"]
 
 
 def test_evidence_and_parts_of_the_fitter_are_measured(tmp_path: Path) -> None:

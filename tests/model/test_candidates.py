@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kitt.errors import FitError, KittError
+from kitt.errors import FitError, InvalidInputError, KittError
 from kitt.fitting.fit import Fitter
 from kitt.fitting.objective import Objective
 from kitt.fitting.table import Table
@@ -266,3 +266,9 @@ def test_left_out_folds_are_for_all_models_or_for_none() -> None:
     late.models = [replace(model, stored_loo=None) for model in late.models]
     _leave_out_folds(_Fitters(data, Options(fit_options=QUICK), end=-1.0), late)  # the clock of the tests stands at 0
     assert all(model.stored_loo is None for model in late.models)
+
+
+@pytest.mark.parametrize("growth", [-1, 1.5, "two"])
+def test_growth_is_a_number_of_words(growth: object) -> None:
+    with pytest.raises(InvalidInputError, match="whole number of at least 0, got"):
+        Options.of(growth=growth)

@@ -254,7 +254,7 @@ def moves(words: Words, X: Tensor, groups: Groups) -> Tensor:
 def _cycles(gp: FittedGP, word: Word, column: int, period: float, columns: int, config: CheckConfig) -> Check | None:
     """Whether left-out cycles along one of several columns are predicted worse by a kernel that does not repeat.
 
-    These have the noise of the kernel.
+    The kernels that do not repeat have the same words of noise as this one.
     """
     table = table_of(gp, config.rows)
     folds = seasons.cycle_folds(table.X[:, column].numpy(), period)
