@@ -1,8 +1,9 @@
 """Trains the prediction of each kernel's loss (`network.advice.AdviceHead`) on a corpus, and cross-validates it.
 
 Ridge regression on the features and a random layer of them, one penalty for each principal component of the losses of all
-words, chosen by folds over tables: most components are noise, and are left at their mean. With some 500 tasks that was
-better than small trained networks, with squared errors or the energy score, one or an ensemble of them.
+words, chosen by folds over tables: most components are noise, and are left at their mean. A task counts in proportion to its
+rows, because with few of them it is mostly chance which kernel is best. With some 500 tasks that was better than small
+trained networks, with squared errors or the energy score, one or an ensemble of them.
 """
 
 from __future__ import annotations
@@ -67,8 +68,9 @@ def learn_head(examples: Examples, config: LearningConfig | None = None) -> Advi
     _fix_inner(head, examples.features, generator)
     A, roots = head.inner(examples.features).double(), examples.loss[:, :V].double().sqrt()
     fold = folds_of(examples.tables, config.inner_folds, "inner ")
-    weights, bias, left_out = _regress(A, roots, torch.from_numpy(fold), config)
-    head.out.weight.copy_(weights.mT)
+    weights = torch.from_numpy(examples.rows).double()
+    slopes, bias, left_out = _regress(A, roots, weights, torch.from_numpy(fold), config)
+    head.out.weight.copy_(slopes.mT)
     head.out.bias.copy_(bias)
     order = torch.randperm(len(examples), generator=generator)[:count]
     head.residuals.copy_((roots - left_out)[order])
@@ -85,33 +87,50 @@ def _fix_inner(head: AdviceHead, features: Tensor, generator: torch.Generator) -
     head.normalise_hidden.measure(head.hidden_units(head.normalise(features)))
 
 
-def _regress(A: Tensor, Y: Tensor, fold: Tensor, config: LearningConfig) -> tuple[Tensor, Tensor, Tensor]:
+def _regress(
+    A: Tensor, Y: Tensor, weights: Tensor, fold: Tensor, config: LearningConfig
+) -> tuple[Tensor, Tensor, Tensor]:
     """Slopes (I, V) and constants (V,) of Y (T, V) on A (T, I), and cross-validated predictions of each row (T, V)."""
-    components = torch.linalg.svd(Y - Y.mean(0), full_matrices=False).Vh  # (V or T, V)
-    said = torch.zeros(len(config.penalties), *Y.shape, dtype=Y.dtype)
-    means = torch.zeros_like(Y)
+    fitted = _Ridge.fit(A, Y, weights, config.penalties)
+    said = Y.mean(0).expand(len(config.penalties), *Y.shape).clone()
+    means = Y.mean(0).expand_as(Y).clone()
     for k in range(config.inner_folds):
         out, rest = fold == k, fold != k
         if out.any() and rest.any():
-            means[out] = Y[rest].mean(0)
-            slopes = _ridge(A[rest] - A[rest].mean(0), Y[rest] - means[out][0], config.penalties)
-            said[:, out] = (A[out] - A[rest].mean(0)) @ slopes
-    scores = (said @ components.mT - (Y - means) @ components.mT).square().sum(1)  # (penalties, components)
-    nothing = ((Y - means) @ components.mT).square().sum(0)
-    best = scores.argmin(0)
-    useful = (scores.amin(0) < nothing).to(Y)
-    by_component = torch.stack([(said[b] @ c) * u for b, c, u in zip(best, components, useful, strict=True)], 1)
-    slopes = _ridge(A - A.mean(0), Y - Y.mean(0), config.penalties)
-    chosen = torch.stack([(slopes[b] @ c) * u for b, c, u in zip(best, components, useful, strict=True)], 1)
-    weights = chosen @ components
-    return weights, Y.mean(0) - A.mean(0) @ weights, means + by_component @ components
+            others = _Ridge.fit(A[rest], Y[rest], weights[rest], config.penalties)
+            means[out], said[:, out] = others.mean, others(A[out])
+    components = torch.linalg.svd((Y - fitted.mean) * weights[:, None].sqrt(), full_matrices=False).Vh  # (V or T, V)
+    errors = weights @ ((said - Y) @ components.mT).square()  # (penalties, components)
+    is_useful = errors.amin(0) < weights @ ((means - Y) @ components.mT).square()
+    best = torch.nn.functional.one_hot(errors.argmin(0), len(config.penalties)).to(Y) * is_useful[:, None]
+    parts = components.mT @ (best.mT[:, :, None] * components)  # (penalties, V, V): the components that each penalty has
+    slopes = (fitted.slopes @ parts).sum(0)
+    return slopes, fitted.mean - fitted.centre @ slopes, means + ((said - means) @ parts).sum(0)
 
 
-def _ridge(A: Tensor, Y: Tensor, penalties: tuple[float, ...]) -> Tensor:
-    """Slopes (penalties, I, V), all from one decomposition."""
-    values, vectors = torch.linalg.eigh(A.mT @ A)
-    inner = vectors.mT @ (A.mT @ Y)
-    return torch.stack([vectors @ (inner / (values.clamp_min(0) + penalty)[:, None]) for penalty in penalties])
+@dataclass(frozen=True)
+class _Ridge:
+    """Weighted ridge regressions, one for each penalty."""
+
+    centre: Tensor  # (I,) weighted mean of the regressors
+    mean: Tensor  # (V,) weighted mean of the targets
+    slopes: Tensor  # (penalties, I, V)
+
+    @classmethod
+    def fit(cls, A: Tensor, Y: Tensor, weights: Tensor, penalties: tuple[float, ...]) -> _Ridge:
+        """All from one decomposition."""
+        share = weights / weights.sum()
+        centre, mean = share @ A, share @ Y
+        scale = (weights / weights.mean()).sqrt()[:, None]
+        A, Y = (A - centre) * scale, (Y - mean) * scale
+        values, vectors = torch.linalg.eigh(A.mT @ A)
+        inner = vectors.mT @ (A.mT @ Y)
+        slopes = [vectors @ (inner / (values.clamp_min(0) + penalty)[:, None]) for penalty in penalties]
+        return cls(centre, mean, torch.stack(slopes))
+
+    def __call__(self, A: Tensor) -> Tensor:
+        """Predictions (penalties, T, V)."""
+        return self.mean + (A - self.centre) @ self.slopes
 
 
 def _learn_sums(head: AdviceHead, examples: Examples) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 from kitt.errors import InvalidInputError
 from kitt.gp.exact import draw
 from kitt.lab.world import real_inputs, visible_periods, with_nuisances
-from kitt.language.grammar import WORDS, Primitive
+from kitt.language.grammar import WORDS, Primitive, parse
 from kitt.language.kernels import FORMULAS, primitive_matrix
 from kitt.language.priors import Cauchy, Context, Parameter, preset
 
@@ -27,7 +27,7 @@ _PRIMITIVES = tuple(Primitive)
 _NONE = len(_PRIMITIVES)  # stands for "no second factor"
 _FACTORS = torch.tensor([[_PRIMITIVES.index(p) for p in w.factors] + [_NONE] * (2 - len(w.factors)) for w in WORDS])
 _IS_NOISE = torch.tensor([w.is_noise for w in WORDS] + [False]).double()  # the last stands for PAD, i.e. index −1
-_WHITE, _LINEAR_WHITE = (next(w.index for w in WORDS if str(w) == name) for name in ("White", "Linear*White"))
+_WHITE, _LINEAR, _LINEAR_WHITE = (parse(name).indices[0] for name in ("White", "Linear", "Linear*White"))
 _BANDWIDTH = torch.tensor([w.bandwidth_factors for w in WORDS])
 
 
@@ -43,6 +43,7 @@ class SimulatorConfig:
     words: tuple[int, ...] | None = None  # restrict the vocabulary to these
     tables: str | None = None  # folder of CSV files, of which "real" inputs are rows and columns
     nuisances: float = 0.0  # share of the data sets that have outliers, warps, rounding, ...: see `world`
+    trend: float = 0.0  # share of the data sets to whose words Linear is added, where there is room
     changing_noise: float = 0.0  # share of the data sets to whose words Linear*White is added, where there is room
     white: float = 0.0  # share of the data sets that are White alone, in addition to those drawn by chance
 
@@ -61,7 +62,7 @@ class SimulatorConfig:
             raise InvalidInputError(f"noise must be two positive shares, the smaller first, got {self.noise}")
         if (self.inputs == "real") != (self.tables is not None):
             raise InvalidInputError("real inputs need a folder of tables, and other inputs take none")
-        for name in ("nuisances", "changing_noise", "white"):
+        for name in ("nuisances", "trend", "changing_noise", "white"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InvalidInputError(f"{name} must be a share between 0 and 1, got {getattr(self, name)}")
 
@@ -84,6 +85,7 @@ def world_data(tables: str | None = None) -> SimulatorConfig:
         noise=(1e-3, 4.0),
         tables=tables,
         nuisances=0.5,
+        trend=0.2,
         changing_noise=0.4,
         white=0.04,
     )
@@ -129,20 +131,37 @@ def simulate(config: SimulatorConfig, batch: int, n: int, d: int, generator: tor
 
 
 def _draw_captions(config: SimulatorConfig, batch: int, generator: torch.Generator) -> Tensor:
-    """Captions (B, T) with PAD: 1 to max_words distinct words, with changing noise and White as configured."""
+    """Captions (B, T) with PAD: 1 to max_words distinct words, with a trend, changing noise and White as configured."""
     vocabulary = torch.arange(len(WORDS)) if config.words is None else torch.tensor(config.words)
     choice = torch.rand(batch, len(vocabulary), generator=generator).argsort(1)[:, : config.max_words]
     length = torch.randint(1, config.max_words + 1, (batch, 1), generator=generator)
     captions = vocabulary[choice].masked_fill(torch.arange(config.max_words) >= length, PAD)
     place = torch.arange(config.max_words)
+    if config.trend:
+        captions = _with_word(captions, _LINEAR, config.trend, generator, is_any_place=True)
     if config.changing_noise:
-        is_chosen = torch.rand(batch, 1, generator=generator) < config.changing_noise
-        lacks_it = (captions != _LINEAR_WHITE).all(1, keepdim=True)
-        captions = captions.masked_fill(is_chosen & lacks_it & (place == length), _LINEAR_WHITE)
+        captions = _with_word(captions, _LINEAR_WHITE, config.changing_noise, generator, is_any_place=False)
     if config.white:
         is_white = torch.rand(batch, 1, generator=generator) < config.white
         captions = torch.where(is_white, torch.where(place == 0, _WHITE, PAD), captions)
     return captions
+
+
+def _with_word(
+    captions: Tensor, word: int, share: float, generator: torch.Generator, *, is_any_place: bool
+) -> Tensor:
+    """Add a word to a share of the captions (B, T), where they have room and lack it: at any place, or as the last word,
+    whose variance is the smallest."""
+    length = (captions != PAD).sum(1, keepdim=True)
+    is_chosen = torch.rand(len(captions), 1, generator=generator) < share
+    is_chosen &= (captions != word).all(1, keepdim=True) & (length < captions.shape[1])
+    place = length
+    if is_any_place:
+        place = (torch.rand(len(captions), 1, generator=generator) * (length + 1)).long().minimum(length)
+    position = torch.arange(captions.shape[1])
+    displaced = captions.gather(1, place.clamp_max(captions.shape[1] - 1))
+    longer = torch.where(position == length, displaced, captions).masked_fill(position == place, word)
+    return torch.where(is_chosen, longer, captions)
 
 
 def _draw_active(config: SimulatorConfig, shape: torch.Size, d: int, generator: torch.Generator) -> Tensor:

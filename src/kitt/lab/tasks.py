@@ -6,7 +6,6 @@ and a few are simulated, so that the true kernel is known.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -28,11 +27,11 @@ Rows = NDArray[np.int64]
 class TaskConfig:
     """How tasks are drawn: as varied as the tables of users, and small enough for thousands of fits."""
 
-    own_target: float = 0.35  # share whose target is the table's last column; of the others, any column
+    own_target: float = 0.5  # share whose target is the table's last column; of the others, any column
     some_columns: float = 0.5  # share that keep a random number of the other columns; the others keep all of them
     max_columns: int = 16
-    rows: tuple[int, int] = ROWS  # for training, log-uniform; at most two thirds of a table
-    test_rows: int = 120
+    rows: tuple[int, int] = ROWS  # for training, uniform; at most two thirds of a table
+    test_rows: int = 400
     min_levels: int = 10  # distinct values of the target
     shuffled: float = 0.12  # share whose target is shuffled over the rows, so that the columns explain nothing
     simulated: float = 0.15  # share of tasks that are drawn from kernels
@@ -106,7 +105,7 @@ def draw_task(folder: str | Path, seed: int, config: TaskConfig = CONFIG) -> Tas
         columns = columns[: int(rng.integers(1, len(columns) + 1))]
     most = min(config.rows[1], (2 * n) // 3)
     fewest = min(config.rows[0], most)
-    rows = round(math.exp(rng.uniform(math.log(fewest), math.log(most))))
+    rows = int(rng.integers(fewest, most + 1))
     order = rng.permutation(n)
     train, test = order[:rows], order[rows : rows + config.test_rows]
     kept = [j for j in columns[: config.max_columns] if _varies(table[train, j])]
@@ -117,7 +116,7 @@ def draw_task(folder: str | Path, seed: int, config: TaskConfig = CONFIG) -> Tas
 def _simulated_task(seed: int, config: TaskConfig) -> Task:
     rng = np.random.default_rng([seed, 3])
     columns = 1 if rng.random() < 1 / 3 else int(rng.integers(2, config.simulated_columns + 1))
-    rows = round(math.exp(rng.uniform(*np.log(config.rows))))
+    rows = int(rng.integers(config.rows[0], config.rows[1] + 1))
     order = rng.permutation(rows + config.test_rows)
     name = f"{_SIMULATED}{len(order)}-{columns}-{seed}"
     return Task(name, columns, np.arange(columns), order[:rows], order[rows:])
