@@ -103,7 +103,9 @@ def _regress(
     errors = weights @ ((said - Y) @ components.mT).square()  # (penalties, components)
     is_useful = errors.amin(0) < weights @ ((means - Y) @ components.mT).square()
     best = torch.nn.functional.one_hot(errors.argmin(0), len(config.penalties)).to(Y) * is_useful[:, None]
-    parts = components.mT @ (best.mT[:, :, None] * components)  # (penalties, V, V): the components that each penalty has
+    parts = components.mT @ (
+        best.mT[:, :, None] * components
+    )  # (penalties, V, V): the components that each penalty has
     slopes = (fitted.slopes @ parts).sum(0)
     return slopes, fitted.mean - fitted.centre @ slopes, means + ((said - means) @ parts).sum(0)
 

@@ -147,9 +147,7 @@ def _draw_captions(config: SimulatorConfig, batch: int, generator: torch.Generat
     return captions
 
 
-def _with_word(
-    captions: Tensor, word: int, share: float, generator: torch.Generator, *, is_any_place: bool
-) -> Tensor:
+def _with_word(captions: Tensor, word: int, share: float, generator: torch.Generator, *, is_any_place: bool) -> Tensor:
     """Add a word to a share of the captions (B, T), where they have room and lack it: at any place, or as the last word,
     whose variance is the smallest."""
     length = (captions != PAD).sum(1, keepdim=True)
