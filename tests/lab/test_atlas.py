@@ -239,7 +239,7 @@ def capture_lines(table: str, gains: dict[str, float], captions: list[str], bic:
     return [
         {"key": {**key, "what": "words"}, "status": "ok", "result": {"nlpd": nlpd, "bic": price}},
         {
-            "key": {**key, "what": "captions", "model": "net", "k": 3, "steps": 1},
+            "key": {**key, "what": "captions", "model": "net", "k": 3, "network": "0"},
             "status": "ok",
             "result": {**said, "captions": captions},
         },

@@ -187,7 +187,7 @@ def word_lines() -> Iterator[Line]:
         key = {"bench": "words", **shared, "expression": word, "options": {}, "seed": 0}
         yield {"key": key, "status": "ok", "result": numbers}
     chances = {str(word): 1 / (i + 1) for i, word in enumerate(WORDS)}
-    key = {"bench": "probabilities", **shared, "model": "default", "steps": 1}
+    key = {"bench": "probabilities", **shared, "model": "default", "network": "0"}
     yield {"key": key, "status": "ok", "result": {"words": chances}}
 
 

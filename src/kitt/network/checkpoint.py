@@ -7,6 +7,7 @@ learned (the expected losses of kernels, `network.advice`). Checkpoints in `kitt
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -131,6 +132,11 @@ def read_facts(name_or_path: str | Path) -> Checkpoint:
     path = _existing(name_or_path)
     with _opened(path) as file:
         return _facts(path, file)
+
+
+def fingerprint(name_or_path: str | Path) -> str:
+    """Eight digits that distinguish a checkpoint from any other, also from one of the same training with other heads."""
+    return f"{zlib.crc32(_existing(name_or_path).read_bytes()):08x}"
 
 
 def bundled() -> list[Checkpoint]:

@@ -31,7 +31,7 @@ from kitt.language.grammar import WORDS, Expression
 from kitt.model.candidates import with_changing_noise
 from kitt.model.weights import stacked
 from kitt.network.caption import caption
-from kitt.network.checkpoint import read_facts
+from kitt.network.checkpoint import fingerprint
 from kitt.table.dataset import Dataset
 from kitt.table.scaling import FloatArray, Standardiser
 
@@ -78,11 +78,11 @@ def caption_cells(
     k: int = 3,
     seed: int = 0,
 ) -> list[Cell]:
-    """The k captions of a network at one moment of its training."""
-    cells, steps = [], read_facts(model).steps
+    """The k captions of a network."""
+    cells, network = [], fingerprint(model)
     for words in word_cells(tables, splits, rows, options, seed):
         asked = {"model": model, "k": k}
-        key = {**words.key, "what": "captions", **asked, "steps": steps}
+        key = {**words.key, "what": "captions", **asked, "network": network}
         cells.append(Cell(key, judge_captions, {**words.arguments, **asked}))
     return cells
 
@@ -275,10 +275,10 @@ def capture_grids(lines: Sequence[Line]) -> list[Grid]:
     if not asked:
         raise InvalidInputError("there are no lines of captions: run `kitt bench capture` first")
     settings = {(key["seed"], str(key["options"])) for key in keys}
-    states = {(key["rows"], key["model"], key["k"], key["steps"]) for key in said}
+    states = {(key["rows"], key["model"], key["k"], key["network"]) for key in said}
     if len(settings) > 1 or len(states) > len(asked):
         raise InvalidInputError(
-            "the lines were made with different options, seeds, numbers of captions or states of a network: "
+            "the lines were made with different options, seeds, numbers of captions or networks of one name: "
             "keep those of one setting in a file"
         )
     return [capture_grid(lines, rows, model) for rows, model in asked]

@@ -19,7 +19,7 @@ from kitt.lab.bench.runner import Cell, Line
 from kitt.lab.bench.words import canonical, word_cell
 from kitt.language.grammar import WORDS
 from kitt.network.caption import caption
-from kitt.network.checkpoint import read_facts
+from kitt.network.checkpoint import fingerprint
 from kitt.network.ranking import RANKINGS
 
 VOCABULARY = tuple(map(str, WORDS))
@@ -86,15 +86,15 @@ def by_split(lines: Iterable[Line], rows: str, options: Mapping[str, Any], seed:
 
 
 def probability_cells(tables: Iterable[Source], splits: Iterable[int], rows: str, models: Sequence[str]) -> list[Cell]:
-    """Each network's probabilities of all 34 words; a cell belongs to a checkpoint at one step of its training."""
+    """Each network's probabilities of all 34 words; a cell belongs to one state of a checkpoint."""
     cells = []
     for model in models:
-        steps = read_facts(model).steps
+        network = fingerprint(model)
         for table in tables:
             for number in splits:
                 key = {"bench": "probabilities", "table": table.name, "split": number, "rows": rows, "model": model}
                 arguments = {"table": table, "number": number, "rows": rows, "model": model}
-                cells.append(Cell({**key, "steps": steps}, probabilities, arguments))
+                cells.append(Cell({**key, "network": network}, probabilities, arguments))
     return cells
 
 
