@@ -122,7 +122,7 @@ def test_chosen_captions_cover_each_other():
     scenarios[:, 3] = 0.4  # never good, never bad
     scenarios[:6, 5] = scenarios[6:, 7] = 0.0
     scenarios[:6, 7] = scenarios[6:, 5] = 2.0
-    chosen = rank(scenarios, torch.full((34,), 1 / 34), 4)
+    chosen = rank(scenarios, torch.full((34,), 1 / 34), torch.zeros(34), 4)
     assert chosen[0] == 3
     assert set(chosen[1:3]) == {5, 7}
     assert chosen[3] == 0, "the most probable caption, which comes first, is always among them"
@@ -130,13 +130,20 @@ def test_chosen_captions_cover_each_other():
 
 def test_of_captions_that_lose_alike_the_most_probable_comes_first():
     scenarios, belief = torch.tensor([[0.5, 0.0105, 0.01, 0.3]]).double(), torch.tensor([0.4, 0.3, 0.2, 0.1])
-    assert rank(scenarios, belief, 1) == [1]
-    assert rank(scenarios, belief, 1, RankingConfig(close_loss=0.0)) == [2]
+    assert rank(scenarios, belief, torch.full((4,), 0.001), 1) == [1]
+    assert rank(scenarios, belief, torch.zeros(4), 1) == [2]
+
+
+def test_noise_alone_may_lose_more_than_a_signal_that_is_believed_less():
+    scenarios, config = torch.tensor([[0.01, 0.0]]).double(), RankingConfig(trust=0.0)
+    for signals, first in (([frozenset(), frozenset({1})], 0), ([frozenset({2}), frozenset({1})], 1)):
+        assert ranked(scenarios, signals, [0.6, 0.4], 2, config)[0][0] == first
 
 
 def test_of_captions_that_differ_in_noise_alone_the_most_probable_is_ranked():
     scenarios = torch.tensor([[0.1, 0.1, 0.1, 0.3]]).double()
-    order, losses = ranked(scenarios, ["RBF", "", "", "Linear"], [0.35, 0.3, 0.2, 0.15], 4, RankingConfig(trust=1.0))
+    signals = [frozenset({1}), frozenset(), frozenset(), frozenset({0})]
+    order, losses = ranked(scenarios, signals, [0.35, 0.3, 0.2, 0.15], 4, RankingConfig(trust=1.0))
     assert order == [1, 0, 3, 2], "noise has half of the probability, and its second caption comes last"
     torch.testing.assert_close(losses, torch.tensor([0.065, 0.05, 0.05, 0.255]).double())
 

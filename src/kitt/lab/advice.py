@@ -103,9 +103,7 @@ def _regress(
     errors = weights @ ((said - Y) @ components.mT).square()  # (penalties, components)
     is_useful = errors.amin(0) < weights @ ((means - Y) @ components.mT).square()
     best = torch.nn.functional.one_hot(errors.argmin(0), len(config.penalties)).to(Y) * is_useful[:, None]
-    parts = components.mT @ (
-        best.mT[:, :, None] * components
-    )  # (penalties, V, V): the components that each penalty has
+    parts = components.mT @ (best.mT[:, :, None] * components)  # (penalties, V, V): those that each penalty has
     slopes = (fitted.slopes @ parts).sum(0)
     return slopes, fitted.mean - fitted.centre @ slopes, means + ((said - means) @ parts).sum(0)
 
@@ -168,7 +166,7 @@ def cross_validate(
             scenarios = head.scenarios(examples.features[i : i + 1], torch.eye(V))[0]
             probability = examples.log_probabilities[i].softmax(0)
             likeliest_first = probability.argsort(descending=True)
-            signals = [None if WORDS[w].is_noise else w for w in likeliest_first.tolist()]
+            signals = [frozenset(() if WORDS[w].is_noise else (w,)) for w in likeliest_first.tolist()]
             of_words = scenarios[:, likeliest_first].double()
             best, losses = ranked(of_words, signals, probability[likeliest_first].tolist(), k)
             expected[i, likeliest_first] = losses.float()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,14 +20,12 @@ RANKINGS = ("expected-loss", "probability")
 
 @dataclass(frozen=True)
 class RankingConfig:
-    """The numbers of the ranking; chosen by cross-validation over the tables of tasks of `kitt bench losses`.
-
-    Among values that are equally good there, `trust` and `close_loss` were chosen on tables of noise (docs/training.md).
-    """
+    """The numbers of the ranking; chosen by cross-validation over the tables of tasks of `kitt bench losses`."""
 
     own_loss_weight: float = 0.2  # weight of a further caption's own expected loss, beside its gain over those chosen
-    trust: float = 0.8  # trust in the network: losses of a caption of belief p are multiplied by 1 − trust p
-    close_loss: float = 0.02  # among losses this close, in nats per row, the caption of the largest belief comes first
+    trust: float = 0.3  # trust in the network: losses of a caption of belief p are multiplied by 1 − trust p
+    close_loss: float = 0.005  # among losses this close, in nats per row, the caption of the largest belief comes first
+    close_noise: float = 0.02  # the same for noise alone, because a signal that is not there misleads
 
 
 DEFAULT = RankingConfig()
@@ -35,7 +33,7 @@ DEFAULT = RankingConfig()
 
 def ranked(
     scenarios: Tensor,
-    signals: Sequence[Hashable],
+    signals: Sequence[frozenset[int]],
     probabilities: Sequence[float],
     k: int,
     config: RankingConfig = DEFAULT,
@@ -43,31 +41,33 @@ def ranked(
     """The positions of k captions, the best first, and the expected loss of every caption (C,).
 
     `scenarios` (S, C) has the loss of each caption in each scenario; the captions come in decreasing order of probability.
-    Captions with the same signal differ in words of noise alone, and every kernel is also fitted with noise that changes:
-    only the most probable of them is ranked, before all others, and the belief in it is the sum of their probabilities.
+    A signal is the set of a caption's words that are not noise. Captions with the same signal differ in words of noise
+    alone, and every kernel is also fitted with noise that changes: only the most probable of them is ranked, before all
+    others, and the belief in it is the sum of their probabilities.
     """
-    total: dict[Hashable, float] = defaultdict(float)
-    first: dict[Hashable, int] = {}
+    total: dict[frozenset[int], float] = defaultdict(float)
+    first: dict[frozenset[int], int] = {}
     for position, (signal, probability) in enumerate(zip(signals, probabilities, strict=True)):
         total[signal] += probability
         first.setdefault(signal, position)
     belief = torch.tensor([total[signal] for signal in signals], dtype=torch.float64)
     scenarios = scenarios * (1 - config.trust * belief)  # the true kernel loses nothing
     distinct = list(first.values())
-    order = [distinct[i] for i in rank(scenarios[:, distinct], belief[distinct], k, config)]
+    close = torch.tensor([config.close_loss if signals[i] else config.close_noise for i in distinct])
+    order = [distinct[i] for i in rank(scenarios[:, distinct], belief[distinct], close, k, config)]
     others = [position for position in range(len(signals)) if position not in first.values()]
     return (order + others)[:k], scenarios.mean(0)
 
 
-def rank(scenarios: Tensor, belief: Tensor, k: int, config: RankingConfig = DEFAULT) -> list[int]:
+def rank(scenarios: Tensor, belief: Tensor, close: Tensor, k: int, config: RankingConfig = DEFAULT) -> list[int]:
     """The positions of k captions, the best first, given the loss of each in each scenario (S, C) and the belief in it (C,).
 
     The captions come in decreasing order of probability. The first that is chosen has the smallest mean loss or, among
-    those close to it, the largest belief; each further one most reduces the mean over scenarios of the smallest loss among
-    those chosen. The most probable caption is always one of them, if there is more than one.
+    those that are `close` (C,) to it, the largest belief; each further one most reduces the mean over scenarios of the
+    smallest loss among those chosen. The most probable caption is always one of them, if there is more than one.
     """
     own_loss = scenarios.mean(0)
-    is_close = own_loss <= own_loss.min() + config.close_loss
+    is_close = own_loss <= own_loss.min() + close
     chosen = [int(torch.where(is_close, belief, -1.0).argmax())]
     least = scenarios[:, chosen[0]]
     while len(chosen) < min(k, scenarios.shape[1]):
