@@ -13,7 +13,7 @@ from kitt.network.advice import AdviceConfig, AdviceHead, to_tensors
 from kitt.network.caption import HEADS, caption
 from kitt.network.checkpoint import Checkpoint, LoadedModel
 from kitt.network.network import PaperConfig, StemConfig, build
-from kitt.network.ranking import RANKINGS, RankingConfig, rank, ranked
+from kitt.network.ranking import RANKINGS, rank, ranked
 from kitt.network.search import SEARCHES, merge_orders
 from kitt.network.subsets import READINGS, subsets
 
@@ -134,18 +134,18 @@ def test_of_captions_that_lose_alike_the_most_probable_comes_first():
     assert rank(scenarios, belief, torch.zeros(4), 1) == [2]
 
 
-def test_noise_alone_may_lose_more_than_a_signal_that_is_believed_less():
-    scenarios, config = torch.tensor([[0.01, 0.0]]).double(), RankingConfig(trust=0.0)
+def test_noise_loses_less_the_more_it_is_believed():
+    scenarios = torch.tensor([[0.1, 0.04]]).double()
     for signals, first in (([frozenset(), frozenset({1})], 0), ([frozenset({2}), frozenset({1})], 1)):
-        assert ranked(scenarios, signals, [0.6, 0.4], 2, config)[0][0] == first
+        assert ranked(scenarios, signals, [0.7, 0.3], 2)[0][0] == first
 
 
 def test_of_captions_that_differ_in_noise_alone_the_most_probable_is_ranked():
     scenarios = torch.tensor([[0.1, 0.1, 0.1, 0.3]]).double()
     signals = [frozenset({1}), frozenset(), frozenset(), frozenset({0})]
-    order, losses = ranked(scenarios, signals, [0.35, 0.3, 0.2, 0.15], 4, RankingConfig(trust=1.0))
+    order, losses = ranked(scenarios, signals, [0.35, 0.3, 0.2, 0.15], 4)
     assert order == [1, 0, 3, 2], "noise has half of the probability, and its second caption comes last"
-    torch.testing.assert_close(losses, torch.tensor([0.065, 0.05, 0.05, 0.255]).double())
+    torch.testing.assert_close(losses, torch.tensor([0.1, 0.05, 0.05, 0.3]).double())
 
 
 def test_captions_that_differ_in_noise_alone_have_the_same_expected_loss():
