@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from kitt.cli.main import app
 from kitt.errors import InvalidInputError
 from kitt.gp.exact import normal_log_density
-from kitt.lab.advice import LearningConfig, cross_validate, learn_head, select
+from kitt.lab.advice import LearningConfig, Ridge, cross_validate, learn_head, select
 from kitt.lab.bench.advice import capture, capture_interval, compare, spearman, verify
 from kitt.lab.bench.realism import auc
 from kitt.lab.examples import DesignConfig, Examples, bic_of_words, expression_losses, read_examples, stacking_weights
@@ -224,3 +224,14 @@ def test_auc_of_what_can_and_what_cannot_be_told_apart() -> None:
     a, b = rng.normal(size=(60, 5)), rng.normal(size=(60, 5))
     assert 0.3 < auc(a, b, "logistic regression") < 0.7
     assert auc(a, b + 3, "boosted trees") > 0.9
+
+
+def test_a_task_of_twice_the_rows_counts_twice() -> None:
+    generator = torch.Generator().manual_seed(0)
+    A, Y = (torch.randn(30, size, generator=generator, dtype=torch.float64) for size in (4, 3))
+    counts = torch.randint(1, 4, (30,), generator=generator)
+    repeated = [x.repeat_interleave(counts, 0) for x in (A, Y)]
+    often = Ridge.fit(*repeated, torch.ones(int(counts.sum()), dtype=torch.float64), (float(counts.double().mean()),))
+    heavy = Ridge.fit(A, Y, 50.0 * counts, (1.0,))
+    torch.testing.assert_close(heavy(A), often(A))
+    torch.testing.assert_close(heavy.mean, often.mean)

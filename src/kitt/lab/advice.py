@@ -91,13 +91,13 @@ def _regress(
     A: Tensor, Y: Tensor, weights: Tensor, fold: Tensor, config: LearningConfig
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Slopes (I, V) and constants (V,) of Y (T, V) on A (T, I), and cross-validated predictions of each row (T, V)."""
-    fitted = _Ridge.fit(A, Y, weights, config.penalties)
+    fitted = Ridge.fit(A, Y, weights, config.penalties)
     said = Y.mean(0).expand(len(config.penalties), *Y.shape).clone()
     means = Y.mean(0).expand_as(Y).clone()
     for k in range(config.inner_folds):
         out, rest = fold == k, fold != k
         if out.any() and rest.any():
-            others = _Ridge.fit(A[rest], Y[rest], weights[rest], config.penalties)
+            others = Ridge.fit(A[rest], Y[rest], weights[rest], config.penalties)
             means[out], said[:, out] = others.mean, others(A[out])
     components = torch.linalg.svd((Y - fitted.mean) * weights[:, None].sqrt(), full_matrices=False).Vh  # (V or T, V)
     errors = weights @ ((said - Y) @ components.mT).square()  # (penalties, components)
@@ -109,7 +109,7 @@ def _regress(
 
 
 @dataclass(frozen=True)
-class _Ridge:
+class Ridge:
     """Weighted ridge regressions, one for each penalty."""
 
     centre: Tensor  # (I,) weighted mean of the regressors
@@ -117,7 +117,7 @@ class _Ridge:
     slopes: Tensor  # (penalties, I, V)
 
     @classmethod
-    def fit(cls, A: Tensor, Y: Tensor, weights: Tensor, penalties: tuple[float, ...]) -> _Ridge:
+    def fit(cls, A: Tensor, Y: Tensor, weights: Tensor, penalties: tuple[float, ...]) -> Ridge:
         """All from one decomposition."""
         share = weights / weights.sum()
         centre, mean = share @ A, share @ Y
