@@ -232,6 +232,6 @@ def test_a_task_of_twice_the_rows_counts_twice() -> None:
     counts = torch.randint(1, 4, (30,), generator=generator)
     repeated = [x.repeat_interleave(counts, 0) for x in (A, Y)]
     often = Ridge.fit(*repeated, torch.ones(int(counts.sum()), dtype=torch.float64), (float(counts.double().mean()),))
-    heavy = Ridge.fit(A, Y, 50.0 * counts, (1.0,))
+    heavy = Ridge.fit(A, Y, 50.0 * counts.double(), (1.0,))
     torch.testing.assert_close(heavy(A), often(A))
     torch.testing.assert_close(heavy.mean, often.mean)
