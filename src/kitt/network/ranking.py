@@ -20,7 +20,10 @@ RANKINGS = ("expected-loss", "probability")
 
 @dataclass(frozen=True)
 class RankingConfig:
-    """The numbers of the ranking; chosen by cross-validation over the tables of tasks of `kitt bench losses`."""
+    """The numbers of the ranking; chosen by cross-validation over the tables of tasks of `kitt bench losses`.
+
+    `close_noise` is as large as tables of noise require (`benchmarks/noise.py`, docs/training.md).
+    """
 
     own_loss_weight: float = 0.2  # weight of a further caption's own expected loss, beside its gain over those chosen
     close_loss: float = 0.01  # among losses this close, in nats per row, the caption of the largest belief comes first
@@ -42,7 +45,7 @@ def ranked(
     `scenarios` (S, C) has the loss of each caption in each scenario; the captions come in decreasing order of probability.
     A signal is the set of a caption's words that are not noise. Captions with the same signal differ in words of noise
     alone, and every kernel is also fitted with noise that changes: only the most probable of them is ranked, before all
-    others, and the belief in it is the sum of their probabilities.
+    others, and the belief in it is the sum of their probabilities. The loss of noise alone shrinks with the belief in it.
     """
     total: dict[frozenset[int], float] = defaultdict(float)
     first: dict[frozenset[int], int] = {}

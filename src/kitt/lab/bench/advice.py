@@ -25,6 +25,7 @@ from kitt.network.checkpoint import load
 V = len(WORDS)
 HEAD = "learned head"
 WORTHWHILE = 0.03  # nats per row that some word must gain over the reference
+MANY_ROWS = 160  # from which a task is one of the larger ones
 K = 3
 _DRAWS = 20  # of random words
 _INDEX = {str(word): word.index for word in WORDS}
@@ -38,13 +39,15 @@ def run_advice(
 
 
 def compare(examples: Examples) -> list[dict[str, Any]]:
-    """A row for each adviser: on all tasks, and on those whose target is the last column of its table."""
+    """A row for each adviser: on all tasks, on those whose target is the last column of a table, and on the larger ones."""
+    masks = {"": np.ones(len(examples), dtype=bool), ", own target": examples.is_own_target}
+    masks[f", {MANY_ROWS} rows"] = examples.rows >= MANY_ROWS
     rows = []
     for name, chosen, expected in _advisers(examples):
         row: dict[str, Any] = {"adviser": name, "tasks": len(examples)}
         losses = expected if name == HEAD else None  # the other scores are no losses
         row["Spearman"] = None if expected is None else spearman(expected, examples)
-        for label, mask in (("", np.ones(len(examples), dtype=bool)), (", own target", examples.is_own_target)):
+        for label, mask in masks.items():
             ways = {"first": chosen[:, :, :1], "verified": verify(chosen, examples, losses), f"best of {K}": chosen}
             for way, words in ways.items():
                 share, elsewhere = capture(words, examples, mask)
