@@ -79,6 +79,8 @@ def test_an_unknown_key_is_an_error(place: tuple[Any, ...]) -> None:
         (lambda: replace(SMOKE, data=()), "data"),
         (lambda: replace(SMOKE, data=((PAPER_DATA, -1.0),)), "weights > 0"),
         (lambda: replace(SMOKE, classify="some"), "'some'"),
+        (lambda: replace(SMOKE, precision="float8"), "float32, bfloat16, not 'float8'"),
+        (lambda: replace(SMOKE, only="encoder"), "classifier, decoder can be trained alone, not 'encoder'"),
         (lambda: replace(SMOKE, save_seconds=301), "between 0 and 300"),
         (lambda: replace(SMOKE, network=replace(SMOKE.network, max_words=2)), "3 words, the network allows at most 2"),
         (lambda: Sizes(n=(0, 5)), "n must be two integers"),
@@ -95,7 +97,7 @@ def test_impossible_recipes(make: Any, message: str) -> None:
 
 
 def test_schedules() -> None:
-    paper = recipe("paper").optimiser
+    paper = Optimiser(lr=1e-4, schedule="steps", warmup=0)  # of the paper's code
     assert_close([paper.rate(step, 0.9) for step in (0, 49_999, 50_000, 100_000)], [1e-4, 1e-4, 1e-5, 1e-6])
     cosine = Optimiser(lr=1.0, warmup=9, floor=0.1)
     assert_close([cosine.rate(*at) for at in ((0, 0.0), (9, 0.0), (99, 0.5), (99, 1.0))], [0.1, 1.0, 0.55, 0.1])
@@ -139,6 +141,15 @@ def test_losses_are_those_of_the_network() -> None:
     )
     single = (batch.captions != PAD).sum(1) == 1
     assert_close(losses(model, batch, replace(SMOKE, classify="single"))["word"], found["word"] * single)
+
+
+def test_half_the_digits_change_the_losses_a_little() -> None:
+    model, batch = Trainer(SMOKE, OneProcess()).model.eval(), draw_batch(SMOKE.data, 16, 20, 2, generator())
+    exact, rough = (losses(model, batch, replace(SMOKE, precision=p)) for p in ("float32", "bfloat16"))
+    for key, value in exact.items():
+        assert rough[key].dtype == torch.float32
+        assert_close(rough[key], value, rtol=0.05, atol=0.05)
+        assert not torch.equal(rough[key], value)
 
 
 def test_an_encoder_that_guesses_is_taught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from kitt.network.network import (
     ClassifierHead,
     Decoder,
     PaperConfig,
+    attention,
     build,
     teacher_forcing,
 )
@@ -261,3 +262,16 @@ def test_unknown_choices_are_errors() -> None:
         ClassifierHead(8, 3, pool="median")  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="no network is known for a CaptionerConfig"):
         build(CaptionerConfig())
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention_in_training_is_that_in_use(causal: bool, masked: bool) -> None:
+    """Matrix products where there are gradients, the fused form elsewhere."""
+    Q, K, V = (torch.randn(3, 5, 8, dtype=torch.float64) for _ in range(3))
+    valid = torch.tensor([[True] * 5, [True, True, True, False, False], [True, False, True, False, True]])
+    options = {"valid": valid if masked and not causal else None, "causal": causal}
+    used = attention(Q, K, V, 2, **options)
+    trained = attention(Q.clone().requires_grad_(), K, V, 2, **options)
+    assert trained.requires_grad
+    close(trained.detach(), used)

@@ -68,12 +68,19 @@ def train(
             "without it, synthetic inputs that look like tables."
         ),
     ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            help="Train only this part, classifier or decoder, and keep the rest of the network that --from names: what "
+            "was learned on its encodings, such as the expected losses of kernels, stays valid."
+        ),
+    ] = None,
 ) -> None:
     """Train a network on data drawn from the prior.
 
     In several processes: torchrun --nproc-per-node 2 -m kitt.cli train ...
     """
-    work = _trainer(preset, out, seed, start_from, tables)
+    work = _trainer(preset, out, seed, start_from, tables, only)
     if threads is not None:  # here and not in the library, because the whole process is affected
         import torch
 
@@ -90,7 +97,7 @@ def train(
 
 
 def _trainer(
-    preset: str | None, out: Path, seed: int | None, start_from: str | None, tables: Path | None
+    preset: str | None, out: Path, seed: int | None, start_from: str | None, tables: Path | None, only: str | None
 ) -> Callable[..., Path]:
     """The function that trains the preset or, without one, continues the run in the folder."""
     from dataclasses import replace
@@ -101,15 +108,17 @@ def _trainer(
     if preset is not None and preset not in _presets():
         raise InvalidInputError(f"no training preset is called '{preset}'; there are {', '.join(_presets())}")
     if preset == "ahgp" or (preset is None and ahgp.holds_run(out)):
-        if start_from is not None or tables is not None:
-            raise InvalidInputError("the preset ahgp takes neither --from nor --tables")
+        if any(value is not None for value in (start_from, tables, only)):
+            raise InvalidInputError("the preset ahgp takes none of --from, --tables and --only")
         return partial(ahgp.train, seed=seed or 0)
     if ahgp.holds_run(out):
         raise InvalidInputError(f"{out} holds a run of the preset ahgp: use another folder")
-    is_given = any(value is not None for value in (preset, seed, tables))
+    is_given = any(value is not None for value in (preset, seed, tables, only))
     config = training.recipe(preset or "default", tables) if is_given else None
     if config is not None and seed is not None:
         config = replace(config, seed=seed)
+    if config is not None and only is not None:
+        config = replace(config, only=only)
     return partial(training.train, config, start_from=start_from)
 
 
@@ -211,6 +220,12 @@ def _print_facts(facts: Checkpoint | dict[str, Any]) -> None:
         f"KITT {facts.code_version}",
         highlight=False,
     )
+    for earlier in facts.extra.get("earlier", []):
+        console.print(
+            f"  started from weights of {earlier['steps']:,} steps, {earlier['datasets_seen']:,} data sets, "
+            f"{earlier['training_seconds'] / 3600:.2f} hours",
+            highlight=False,
+        )
     for source in facts.data:
         settings = ", ".join(f"{key} {value}" for key, value in source.items() if value is not None)
         console.print(f"  data: {settings}", highlight=False)

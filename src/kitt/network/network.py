@@ -53,8 +53,19 @@ def attention(Q: Tensor, K: Tensor, V: Tensor, heads: int, *, valid: Mask = None
     """softmax(QK'/sqrt(E/H))V in each head: Q (B, M, E), K and V (B, L, E), valid (B, L) -> (B, M, E)."""
     Q, K, V = (Z.unflatten(-1, (heads, -1)).transpose(1, 2) for Z in (Q, K, V))  # (B, M, E) -> (B, H, M, E/H)
     mask = None if valid is None else valid[:, None, None]  # (B, L) -> (B, 1, 1, L)
-    Z = F.scaled_dot_product_attention(Q, K, V, attn_mask=mask, is_causal=causal)
-    return Z.transpose(1, 2).flatten(2)  # (B, H, M, E/H) -> (B, M, E)
+    # The fused form needs little memory, but in training on a CPU its gradient takes longer than the rest of a step.
+    attend = _attend if Q.requires_grad else F.scaled_dot_product_attention
+    return attend(Q, K, V, attn_mask=mask, is_causal=causal).transpose(1, 2).flatten(2)  # -> (B, M, E)
+
+
+def _attend(Q: Tensor, K: Tensor, V: Tensor, attn_mask: Mask, is_causal: bool) -> Tensor:
+    """The same as `scaled_dot_product_attention`, by matrix products: (B, H, M, E/H) -> (B, H, M, E/H)."""
+    scores = (Q * Q.shape[-1] ** -0.5) @ K.mT  # (B, H, M, L)
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, -torch.inf)
+    if is_causal:
+        scores = scores.masked_fill(scores.new_ones(scores.shape[-2:], dtype=torch.bool).triu(1), -torch.inf)
+    return scores.softmax(-1).to(V) @ V
 
 
 class SelfAttention(nn.Module):

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from kitt.lab.train.runfolder import RunFolder
 from kitt.lab.train.step import Trainer
 from kitt.lab.train.validate import draw_validation, score
 from kitt.network import checkpoint
-from kitt.network.checkpoint import Checkpoint, config_to_dict
+from kitt.network.checkpoint import Checkpoint, LoadedModel, config_to_dict
 
 _WATCHING = {"validation", "save_seconds", "eval_seconds", "log_seconds"}  # have no influence on the weights
 
@@ -61,6 +61,22 @@ class Progress:
     left: float  # estimated seconds
 
 
+@dataclass(frozen=True)
+class Inherited:
+    """What the checkpoint of a run takes over from the one that it started from."""
+
+    extra: dict[str, Any] = field(default_factory=dict)
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, origin: LoadedModel, config: TrainConfig) -> Inherited:
+        """The record of its training and, if the encoder stays as it is, all that was learned on the encodings."""
+        facts = origin.facts
+        own = {"steps": facts.steps, "datasets_seen": facts.datasets_seen, "training_seconds": facts.training_seconds}
+        extra = {"earlier": [*facts.extra.get("earlier", []), own]}
+        return cls(extra) if config.only is None else cls(facts.extra | extra, dict(origin.tensors))
+
+
 class Run:
     """One process's part of a run: the loop, and the files that it writes."""
 
@@ -70,6 +86,7 @@ class Run:
         self.trainer, self.folder, self.budget, self.progress = trainer, folder, budget, progress
         self.scores: dict[str, dict[str, float]] = {}
         self.scored_at = -1  # step
+        self.inherited = Inherited()
         self.began_with = (0.0, 0)  # seconds and data sets of earlier parts
         self.started = time.monotonic()
         self.last = {"log": 0.0, "save": 0.0, "eval": 0.0}  # seconds at which each was done
@@ -83,6 +100,7 @@ class Run:
     def restore(self, state: dict[str, Any]) -> None:
         self.trainer.restore(state)
         self.scores, self.scored_at = state["scores"], state["scored_at"]
+        self.inherited = Inherited(**state["inherited"])
         self.began_with = (state["elapsed"], state["datasets"])
         self.last = dict.fromkeys(self.last, state["elapsed"])
 
@@ -141,6 +159,7 @@ class Run:
         """The state, to resume from, and the average of the weights as a checkpoint."""
         trainer, elapsed = self.trainer, self.elapsed
         own = {"elapsed": elapsed, "scores": self.scores, "scored_at": self.scored_at}
+        own["inherited"] = {"extra": self.inherited.extra, "tensors": self.inherited.tensors}
         settings = {"config": json.dumps(trainer.config.to_dict()), "budget": asdict(self.budget)}
         self.folder.save_state(trainer.state() | own | settings)
         facts = Checkpoint(
@@ -151,8 +170,9 @@ class Run:
             datasets_seen=trainer.datasets,
             training_seconds=elapsed,
             scores=self.scores,
+            extra=self.inherited.extra,
         )
-        checkpoint.save(self.folder.checkpoint, trainer.averaged, facts)
+        checkpoint.save(self.folder.checkpoint, trainer.averaged, facts, tensors=self.inherited.tensors)
         self.last["save"] = elapsed
 
     def write(self, event: str, **values: Any) -> None:
@@ -183,7 +203,11 @@ def train(
         if state is not None:
             run.restore(state)
         elif start_from is not None:
-            run.trainer.start_from(_weights(start_from, config))
+            origin = _origin(start_from, config)
+            run.trainer.start_from(origin.model.state_dict())
+            run.inherited = Inherited.of(origin, config)
+        elif config.only is not None:
+            raise InvalidInputError(f"to train only the {config.only}, name the checkpoint to start from")
         else:
             run.trainer.measure()
         run.go()
@@ -191,8 +215,8 @@ def train(
     return folder.checkpoint
 
 
-def _weights(name_or_path: str | Path, config: TrainConfig) -> dict[str, Tensor]:
-    """Of a checkpoint whose network is that of the config, but for the dropout, on which no weight depends."""
+def _origin(name_or_path: str | Path, config: TrainConfig) -> LoadedModel:
+    """A checkpoint whose network is that of the config, but for the dropout, on which no weight depends."""
     loaded = checkpoint.load(name_or_path)
     theirs, ours = (config_to_dict(each) | {"dropout": 0.0} for each in (loaded.facts.config, config.network))
     if differing := [key for key in sorted(theirs | ours) if theirs.get(key) != ours.get(key)]:
@@ -201,7 +225,7 @@ def _weights(name_or_path: str | Path, config: TrainConfig) -> dict[str, Tensor]
             f"the checkpoint {name_or_path} has another architecture than the preset '{config.name}': {settings}; "
             "start from another checkpoint, or train with the preset that this one was made with"
         )
-    return loaded.model.state_dict()
+    return loaded
 
 
 def _settle(
