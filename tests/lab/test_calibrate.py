@@ -1,7 +1,5 @@
 """Calibration of a training run."""
 
-from dataclasses import replace
-
 import numpy as np
 import torch
 from typer.testing import CliRunner
@@ -35,17 +33,6 @@ def test_a_checkpoint_keeps_its_losses_and_temperatures(tmp_path):
     after = load(calibrate_run(own, tmp_path / "new.safetensors", property_batches=1))
     assert after.facts.extra["caption_temperature"] == before.facts.extra["caption_temperature"]
     assert set(after.tensors) == set(before.tensors)
-
-
-def test_a_new_decoder_keeps_what_does_not_depend_on_it(tmp_path):
-    config = replace(recipe("smoke"), log_seconds=1e9)
-    train(config, tmp_path / "first", steps=2)
-    first = calibrate_run(tmp_path / "first", tmp_path / "first.safetensors", batches=2, property_batches=2)
-    train(replace(config, only="decoder"), tmp_path / "run", steps=2, start_from=first)
-    second = calibrate_run(tmp_path / "run", tmp_path / "second.safetensors", batches=2, property_batches=2, seed=5)
-    before, after = (load(path).facts.extra for path in (first, second))
-    assert after["temperature"] == before["temperature"]
-    assert after["caption_temperature"] != before["caption_temperature"]
 
 
 def test_an_output_that_cannot_be_written_is_found_before_the_work(tmp_path):

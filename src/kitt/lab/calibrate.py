@@ -52,9 +52,7 @@ def calibrate_run(
     extra, config = dict(loaded.facts.extra), recipe(preset_of(loaded.facts.name))
     if run.is_dir():
         config = TrainConfig.from_dict(json.loads(RunFolder(run).load_state()["config"]))
-        measured = calibrate(loaded, list(fresh(config, batches, seed)))
-        kept = extra if config.only == "decoder" else {}  # what does not depend on the decoder stays as it was
-        extra |= measured | {key: kept[key] for key in measured.keys() & kept.keys() - {"caption_temperature"}}
+        extra |= calibrate(loaded, list(fresh(config, batches, seed)))
     loaded = replace(loaded, facts=replace(loaded.facts, name=out.stem, extra=extra))
     if property_batches:
         drawn = fresh(config, property_batches, seed + 1)

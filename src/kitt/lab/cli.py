@@ -68,19 +68,12 @@ def train(
             "without it, synthetic inputs that look like tables."
         ),
     ] = None,
-    only: Annotated[
-        str | None,
-        typer.Option(
-            help="Train only this part, classifier or decoder, and keep the rest of the network that --from names: what "
-            "was learned on its encodings, such as the expected losses of kernels, stays valid."
-        ),
-    ] = None,
 ) -> None:
     """Train a network on data drawn from the prior.
 
     In several processes: torchrun --nproc-per-node 2 -m kitt.cli train ...
     """
-    work = _trainer(preset, out, seed, start_from, tables, only)
+    work = _trainer(preset, out, seed, start_from, tables)
     if threads is not None:  # here and not in the library, because the whole process is affected
         import torch
 
@@ -97,7 +90,7 @@ def train(
 
 
 def _trainer(
-    preset: str | None, out: Path, seed: int | None, start_from: str | None, tables: Path | None, only: str | None
+    preset: str | None, out: Path, seed: int | None, start_from: str | None, tables: Path | None
 ) -> Callable[..., Path]:
     """The function that trains the preset or, without one, continues the run in the folder."""
     from dataclasses import replace
@@ -108,17 +101,15 @@ def _trainer(
     if preset is not None and preset not in _presets():
         raise InvalidInputError(f"no training preset is called '{preset}'; there are {', '.join(_presets())}")
     if preset == "ahgp" or (preset is None and ahgp.holds_run(out)):
-        if any(value is not None for value in (start_from, tables, only)):
-            raise InvalidInputError("the preset ahgp takes none of --from, --tables and --only")
+        if start_from is not None or tables is not None:
+            raise InvalidInputError("the preset ahgp takes neither --from nor --tables")
         return partial(ahgp.train, seed=seed or 0)
     if ahgp.holds_run(out):
         raise InvalidInputError(f"{out} holds a run of the preset ahgp: use another folder")
-    is_given = any(value is not None for value in (preset, seed, tables, only))
+    is_given = any(value is not None for value in (preset, seed, tables))
     config = training.recipe(preset or "default", tables) if is_given else None
     if config is not None and seed is not None:
         config = replace(config, seed=seed)
-    if config is not None and only is not None:
-        config = replace(config, only=only)
     return partial(training.train, config, start_from=start_from)
 
 

@@ -8,12 +8,11 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from kitt.errors import InvalidInputError
 from kitt.lab.train.processes import processes
@@ -61,22 +60,6 @@ class Progress:
     left: float  # estimated seconds
 
 
-@dataclass(frozen=True)
-class Inherited:
-    """What the checkpoint of a run takes over from the one that it started from."""
-
-    extra: dict[str, Any] = field(default_factory=dict)
-    tensors: dict[str, Tensor] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, origin: LoadedModel, config: TrainConfig) -> Inherited:
-        """The record of its training and, if the encoder stays as it is, all that was learned on the encodings."""
-        facts = origin.facts
-        own = {"steps": facts.steps, "datasets_seen": facts.datasets_seen, "training_seconds": facts.training_seconds}
-        extra = {"earlier": [*facts.extra.get("earlier", []), own]}
-        return cls(extra) if config.only is None else cls(facts.extra | extra, dict(origin.tensors))
-
-
 class Run:
     """One process's part of a run: the loop, and the files that it writes."""
 
@@ -86,7 +69,7 @@ class Run:
         self.trainer, self.folder, self.budget, self.progress = trainer, folder, budget, progress
         self.scores: dict[str, dict[str, float]] = {}
         self.scored_at = -1  # step
-        self.inherited = Inherited()
+        self.earlier: list[dict[str, float]] = []  # the training of the weights that the run started from
         self.began_with = (0.0, 0)  # seconds and data sets of earlier parts
         self.started = time.monotonic()
         self.last = {"log": 0.0, "save": 0.0, "eval": 0.0}  # seconds at which each was done
@@ -100,7 +83,7 @@ class Run:
     def restore(self, state: dict[str, Any]) -> None:
         self.trainer.restore(state)
         self.scores, self.scored_at = state["scores"], state["scored_at"]
-        self.inherited = Inherited(**state["inherited"])
+        self.earlier = state["earlier"]
         self.began_with = (state["elapsed"], state["datasets"])
         self.last = dict.fromkeys(self.last, state["elapsed"])
 
@@ -158,8 +141,7 @@ class Run:
     def save(self) -> None:
         """The state, to resume from, and the average of the weights as a checkpoint."""
         trainer, elapsed = self.trainer, self.elapsed
-        own = {"elapsed": elapsed, "scores": self.scores, "scored_at": self.scored_at}
-        own["inherited"] = {"extra": self.inherited.extra, "tensors": self.inherited.tensors}
+        own = {"elapsed": elapsed, "earlier": self.earlier, "scores": self.scores, "scored_at": self.scored_at}
         settings = {"config": json.dumps(trainer.config.to_dict()), "budget": asdict(self.budget)}
         self.folder.save_state(trainer.state() | own | settings)
         facts = Checkpoint(
@@ -170,9 +152,9 @@ class Run:
             datasets_seen=trainer.datasets,
             training_seconds=elapsed,
             scores=self.scores,
-            extra=self.inherited.extra,
+            extra={"earlier": self.earlier} if self.earlier else {},
         )
-        checkpoint.save(self.folder.checkpoint, trainer.averaged, facts, tensors=self.inherited.tensors)
+        checkpoint.save(self.folder.checkpoint, trainer.averaged, facts)
         self.last["save"] = elapsed
 
     def write(self, event: str, **values: Any) -> None:
@@ -205,9 +187,7 @@ def train(
         elif start_from is not None:
             origin = _origin(start_from, config)
             run.trainer.start_from(origin.model.state_dict())
-            run.inherited = Inherited.of(origin, config)
-        elif config.only is not None:
-            raise InvalidInputError(f"to train only the {config.only}, name the checkpoint to start from")
+            run.earlier = _training_of(origin.facts)
         else:
             run.trainer.measure()
         run.go()
@@ -226,6 +206,12 @@ def _origin(name_or_path: str | Path, config: TrainConfig) -> LoadedModel:
             "start from another checkpoint, or train with the preset that this one was made with"
         )
     return loaded
+
+
+def _training_of(facts: Checkpoint) -> list[dict[str, float]]:
+    """The runs that made a checkpoint, the first one first."""
+    own = {"steps": facts.steps, "datasets_seen": facts.datasets_seen, "training_seconds": facts.training_seconds}
+    return [*facts.extra.get("earlier", []), own]
 
 
 def _settle(

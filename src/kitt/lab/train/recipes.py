@@ -124,7 +124,6 @@ VALIDATION = (
 
 
 PRECISIONS = ("float32", "bfloat16")
-PARTS = ("classifier", "decoder")  # that can be trained alone, because nothing else depends on them
 LOSS_WEIGHTS = {"word": 1.0, "caption": 0.5, "roughness": 0.2, "noise": 0.1}
 
 
@@ -141,7 +140,6 @@ class TrainConfig:
     classify: str = "all"  # whether the classifier learns from "all" data sets or from those of a "single" word
     loss_weights: Mapping[str, float] = field(default_factory=lambda: dict(LOSS_WEIGHTS))  # those not named: 1
     precision: str = "float32"  # of the matrix products of an encoder of points; "bfloat16" takes half the time
-    only: str | None = None  # the part of the network that is trained, "classifier" or "decoder"; None: all of it
     seed: int = 0
     save_seconds: float = 120.0
     eval_seconds: float = 600.0
@@ -151,7 +149,6 @@ class TrainConfig:
         _require(bool(self.data) and all(weight > 0 for _, weight in self.data), "data: give simulators, weights > 0")
         _require(self.classify in ("all", "single"), f"classify must be 'all' or 'single', got '{self.classify}'")
         _require(self.precision in PRECISIONS, f"precision: {', '.join(PRECISIONS)}, not '{self.precision}'")
-        _require(self.only in (None, *PARTS), f"only one of {', '.join(PARTS)} can be trained alone, not '{self.only}'")
         _require(0 <= self.save_seconds <= 300, f"save_seconds must be between 0 and 300, got {self.save_seconds}")
         _require(min(self.eval_seconds, self.log_seconds) >= 0, "eval_seconds and log_seconds must not be negative")
         longest = max(data.max_words for data in self._simulators())

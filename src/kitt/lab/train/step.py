@@ -92,9 +92,6 @@ class Trainer:
             raise InvalidInputError(f"{processes.world} processes share {config.sizes.batch[0]} data sets: use fewer")
         torch.manual_seed(config.seed)
         self.model = build(config.network)
-        if config.only is not None:
-            self.model.requires_grad_(False)
-            getattr(self.model, config.only).requires_grad_(True)
         self.ema = AveragedModel(self.model, multi_avg_fn=_averaging(config.optimiser.ema)).eval()
         self.optimiser = _make_optimiser(self.model, config)
         self.generator = torch.Generator().manual_seed(config.seed)
@@ -180,8 +177,8 @@ def _averaging(decay: float) -> Callable[..., None]:
 
 
 def _make_optimiser(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    trained = [p for p in model.parameters() if p.requires_grad]
-    matrices, vectors = [p for p in trained if p.dim() > 1], [p for p in trained if p.dim() <= 1]
+    matrices = [p for p in model.parameters() if p.dim() > 1]
+    vectors = [p for p in model.parameters() if p.dim() <= 1]
     settings = config.optimiser
     groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, lr=settings.lr, betas=settings.betas, fused=True)
