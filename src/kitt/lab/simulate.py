@@ -27,9 +27,7 @@ _PRIMITIVES = tuple(Primitive)
 _NONE = len(_PRIMITIVES)  # stands for "no second factor"
 _FACTORS = torch.tensor([[_PRIMITIVES.index(p) for p in w.factors] + [_NONE] * (2 - len(w.factors)) for w in WORDS])
 _IS_NOISE = torch.tensor([w.is_noise for w in WORDS] + [False]).double()  # the last stands for PAD, i.e. index −1
-_WHITE, _LINEAR, _PERIODIC, _LINEAR_WHITE = (
-    parse(name).indices[0] for name in ("White", "Linear", "Periodic", "Linear*White")
-)
+_WHITE, _LINEAR, _LINEAR_WHITE = (parse(name).indices[0] for name in ("White", "Linear", "Linear*White"))
 _BANDWIDTH = torch.tensor([w.bandwidth_factors for w in WORDS])
 
 
@@ -46,7 +44,6 @@ class SimulatorConfig:
     tables: str | None = None  # folder of CSV files, of which "real" inputs are rows and columns
     nuisances: float = 0.0  # share of the data sets that have outliers, warps, rounding, ...: see `world`
     trend: float = 0.0  # share of the data sets to whose words Linear is added, where there is room
-    season: float = 0.0  # the same for Periodic
     changing_noise: float = 0.0  # share of the data sets to whose words Linear*White is added, where there is room
     white: float = 0.0  # share of the data sets that are White alone, in addition to those drawn by chance
 
@@ -65,7 +62,7 @@ class SimulatorConfig:
             raise InvalidInputError(f"noise must be two positive shares, the smaller first, got {self.noise}")
         if (self.inputs == "real") != (self.tables is not None):
             raise InvalidInputError("real inputs need a folder of tables, and other inputs take none")
-        for name in ("nuisances", "trend", "season", "changing_noise", "white"):
+        for name in ("nuisances", "trend", "changing_noise", "white"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InvalidInputError(f"{name} must be a share between 0 and 1, got {getattr(self, name)}")
 
@@ -89,7 +86,6 @@ def world_data(tables: str | None = None) -> SimulatorConfig:
         tables=tables,
         nuisances=0.5,
         trend=0.2,
-        season=0.15,
         changing_noise=0.4,
         white=0.04,
     )
@@ -135,15 +131,14 @@ def simulate(config: SimulatorConfig, batch: int, n: int, d: int, generator: tor
 
 
 def _draw_captions(config: SimulatorConfig, batch: int, generator: torch.Generator) -> Tensor:
-    """Captions (B, T) with PAD: 1 to max_words distinct words, and the words and White that the config adds to some."""
+    """Captions (B, T) with PAD: 1 to max_words distinct words, with a trend, changing noise and White as configured."""
     vocabulary = torch.arange(len(WORDS)) if config.words is None else torch.tensor(config.words)
     choice = torch.rand(batch, len(vocabulary), generator=generator).argsort(1)[:, : config.max_words]
     length = torch.randint(1, config.max_words + 1, (batch, 1), generator=generator)
     captions = vocabulary[choice].masked_fill(torch.arange(config.max_words) >= length, PAD)
     place = torch.arange(config.max_words)
-    for word, share in ((_LINEAR, config.trend), (_PERIODIC, config.season)):
-        if share:
-            captions = _with_word(captions, word, share, generator, is_any_place=True)
+    if config.trend:
+        captions = _with_word(captions, _LINEAR, config.trend, generator, is_any_place=True)
     if config.changing_noise:
         captions = _with_word(captions, _LINEAR_WHITE, config.changing_noise, generator, is_any_place=False)
     if config.white:
