@@ -48,9 +48,14 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
         raise InvalidInputError(f"cannot write {path}: {error.strerror}") from error
 
 
-def check_writable(path: str | os.PathLike[str]) -> None:
-    """Raise InvalidInputError if a file cannot be written: before the work whose result it is for, not after it."""
+def check_writable(path: str | os.PathLike[str], *inputs: object) -> None:
+    """Raise InvalidInputError if a file cannot be written: before the work whose result it is for, not after it.
+
+    Files that are read are not replaced by the result; an input may also be something else than a file.
+    """
     path = Path(path)
+    if path.exists() and any(isinstance(i, str | Path) and Path(i).exists() and path.samefile(i) for i in inputs):
+        raise InvalidInputError(f"cannot write {path}: it is a file that is read, and would be lost: name another one")
     if path.is_dir():
         raise InvalidInputError(f"cannot write {path}: it is a directory, name a file in it")
     if not path.parent.is_dir():

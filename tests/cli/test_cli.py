@@ -292,3 +292,31 @@ def test_update_adds_rows(run, model, folder, tmp_path) -> None:
     code, _, err = run("update", model, folder / "new.txt.part", "-o", out)
     assert code == 2
     assert "the target 'y'" in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["fit", "{}/t.csv"], ["predict", "{}/m.json", "{}/t.csv"], ["forecast", "{}/t.csv", "-t", "y"]],
+)
+def test_a_table_is_not_replaced_by_the_result(run, folder, model, tmp_path, arguments: list[str]) -> None:
+    before = (folder / "one.csv").read_bytes()
+    (tmp_path / "t.csv").write_bytes(before)
+    (tmp_path / "m.json").write_bytes(model.read_bytes())
+    code, _, err = run(*(argument.format(tmp_path) for argument in arguments), "-o", tmp_path / "t.csv")
+    assert code == 2
+    assert "would be lost" in err
+    assert (tmp_path / "t.csv").read_bytes() == before
+
+
+def test_an_update_with_the_rows_of_the_fit_is_refused(run, model, folder, tmp_path) -> None:
+    rows = pd.read_csv(folder / "one.csv")
+    (tmp_path / "m.json").write_bytes(model.read_bytes())
+    rows.head(4).to_csv(tmp_path / "again.csv", index=False)
+    code, _, err = run("update", tmp_path / "m.json", tmp_path / "again.csv")
+    assert code == 2
+    assert "was the file given before?" in err
+    assert (tmp_path / "m.json").read_bytes() == model.read_bytes()
+    pd.concat([rows.head(2), rows.tail(1).assign(y=0.123)]).to_csv(tmp_path / "some.csv", index=False)
+    code, text, err = run("update", tmp_path / "m.json", tmp_path / "some.csv")
+    assert code == 0
+    assert "2 of the 3 new rows are exact copies" in text + err

@@ -11,6 +11,7 @@ import torch
 from explain_work import QUICK, fit, months
 
 import kitt
+from kitt.explain import checks, claims
 from kitt.explain.checks import LeftOut, held_out, opposite, random_folds, table_of
 from kitt.explain.claims import signal
 from kitt.explain.facts import Check, errors_among
@@ -207,3 +208,45 @@ def test_a_signal_is_seen_whatever_the_tails_of_the_target() -> None:
     _, check = signal(y, 0.3 * rng.normal(size=400), np.zeros(400))
     assert not check.is_supported
     assert check.error == pytest.approx(0.6 / 20, rel=0.3)
+
+
+def test_a_model_is_checked_with_its_own_prior_and_objective(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = set()
+
+    class Watched(checks.Fitter):
+        def __init__(self, *arguments: object, **options: object) -> None:
+            used.add((options.get("prior"), options.get("objective")))
+            super().__init__(*arguments, **options)
+
+    monkeypatch.setattr(checks, "Fitter", Watched)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    model = kitt.fit(
+        "Linear + RBF", (X, X[:, 0] + np.sin(2 * X[:, 1])), random_state=0, prior="botorch", objective="ml"
+    )
+    checker = checks.Checker(model)
+    checker.word("trend", model.expression.words[0])
+    checker.roughness()
+    assert used == {("botorch", "ml")}
+
+
+def test_checks_of_periods_end_in_time() -> None:
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.arange(120.0), rng.normal(size=120)])
+    model = fit("Periodic", {"t": X[:, 0], "z": X[:, 1]}, np.sin(X[:, 0]) + 0.1 * rng.normal(size=120))
+    checker, s = checks.Checker(model), model.fitted_kernel.standardiser
+    groups = [("t", [0]), ("z", [1])]
+    assert not list(claims._seasons(model, (), checker, groups, s, checks.CHECKS, end=-1.0))
+
+
+def test_a_few_far_rows_are_blamed_for_a_signal_that_they_hide() -> None:
+    """A straight line with three targets that are wrong by ten standard deviations; and noise with heavy tails."""
+    rng = np.random.default_rng(0)
+    u = rng.uniform(0, 10, 120)
+    y = 2 * u + 0.3 * rng.normal(size=120)
+    y[:3] = 200
+    text = kitt.explain(kitt.suggest(u[:, None], y, fit=True, effort="quick")).text
+    assert text.startswith("3 rows have a y so far from all others")
+    assert "explain nothing" not in text
+    noise = kitt.suggest(rng.normal(size=(120, 2)), rng.standard_t(1.5, 120), fit=True, effort="quick")
+    assert "explain nothing" in kitt.explain(noise).text

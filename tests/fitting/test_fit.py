@@ -14,7 +14,7 @@ from kitt.fitting.config import Budget, FitConfig
 from kitt.fitting.fit import Fitter, _ordered, fit, fit_all
 from kitt.fitting.fitted import unwarped
 from kitt.fitting.objective import Objective
-from kitt.fitting.optimise import CoarseSolutions
+from kitt.fitting.optimise import CoarseSolutions, maximise
 from kitt.fitting.table import Table
 from kitt.gp.exact import Likelihood, Posterior, leave_one_out
 from kitt.gp.sparse import SparsePosterior, choose_inducing
@@ -321,3 +321,13 @@ def test_a_transform_that_is_nearly_linear_keeps_the_variance():
 def test_one_row_is_refused():
     with pytest.raises(InvalidInputError, match="at least two rows"):
         fit("RBF", ([[0.0]], [1.0]))
+
+
+def test_nothing_is_computed_after_the_deadline():
+    data, _, _ = drawn("RBF")
+    objective = Objective(parse("RBF"), Table.of(data), FitConfig())
+    over, start = Budget(0.0), torch.zeros(objective.kernel.size, dtype=torch.float64)
+    objective.inverse_curvature = None  # a Fisher matrix, which takes long where columns are many
+    solution = maximise(objective, start, 10, 0.1, over)
+    assert over.evaluations == 0
+    assert not solution.converged

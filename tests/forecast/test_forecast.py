@@ -335,3 +335,21 @@ def test_the_dates_of_further_columns_must_be_those_of_the_series() -> None:
         kitt.forecast(y, X=x[:60][::-1], future=x[60:], horizon=6)
     with pytest.raises(InvalidInputError, match="expected the rows of future one step after the other"):
         kitt.forecast(y, X=x[:60], future=x[60:][::-1], horizon=6)
+
+
+def test_changes_are_those_of_the_scale_that_describes_the_series() -> None:
+    """Steady growth in per cent has no bend, although a line through the values would have one."""
+    rng = np.random.default_rng(0)
+    t = np.arange(72.0)
+    growth = kitt.forecast(np.exp(t / 10) * (1 + 0.002 * rng.normal(size=72)), horizon=5)
+    assert growth.log_share > 0.9
+    assert not growth.active_changes
+    assert "in proportion to the level" in str(growth)
+    sums = kitt.forecast(40 + 0.1 * t + rng.normal(size=72), horizon=5)
+    assert "in proportion to the level" not in str(sums)
+
+
+@pytest.mark.parametrize("values", [[], [1.0], pd.Series([1.0], pd.to_datetime(["2015-01-01"]))])
+def test_too_few_values_are_refused(values: object) -> None:
+    with pytest.raises(InvalidInputError, match="at least 8 values"):
+        kitt.forecast(values)

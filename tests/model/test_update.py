@@ -89,3 +89,26 @@ def test_a_file_knows_how_many_rows_were_fitted(model: Model) -> None:
     more = Model.from_dict(model.update(frame(30, 1)).to_dict())
     assert [gp.rows_at_fit for gp in more.mixture.models] == [40] * len(more.kernels)
     assert [reason.kind for reason in more.update(frame(10, 2)).refit_reasons] == ["more rows"]
+
+
+def test_a_level_that_is_new_is_pointed_out(model: Model) -> None:
+    with pytest.warns(UserWarning, match="levels not seen before, taken as 'p': r"):
+        model.update(frame(5, 1).assign(kind="r"))
+
+
+def test_a_dataset_brings_its_own_target(model: Model) -> None:
+    rows = model.rows
+    assert rows is not None
+    with pytest.raises(InvalidInputError, match="leave y out"):
+        model.update(rows, rows.y)
+    with pytest.raises(InvalidInputError, match="give them where it is made"):
+        kitt.suggest(rows, target="a")
+
+
+def test_other_rows_keep_what_is_known_of_the_fit() -> None:
+    data = kitt.Dataset.from_frame(frame(40, 0))
+    fitted = kitt.fit("RBF", data, random_state=0, objective="ml", prior="botorch")
+    other = Model.of(Mixture((fitted,), (Component(0, 1.0),), Tail()), data).on(kitt.Dataset.from_frame(frame(30, 1)))
+    (moved,) = other.mixture.models
+    assert (moved.objective, moved.prior, moved.log_prior) == ("ml", "botorch", fitted.log_prior)
+    assert moved.rows == 30

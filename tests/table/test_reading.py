@@ -182,3 +182,28 @@ def test_paths_refused(tmp_path):
 
 
 # Columns
+
+
+@pytest.mark.parametrize(
+    ("cells", "numbers", "later"),
+    [
+        (["1.234,5", "567,8", "12.345"], [1234.5, 567.8, 12345.0], ["2.500", "3,5"]),
+        (["1 234,5", "567,8", "12 345"], [1234.5, 567.8, 12345.0], ["2500", "3,5"]),
+        (["1,234.5", "567.8", "12,345"], [1234.5, 567.8, 12345.0], ["2,500", "3.5"]),
+    ],
+)
+def test_one_cell_with_thousands_settles_how_the_column_is_written(cells, numbers, later):
+    frame = pd.DataFrame({"a": cells * 3, "y": range(9)})
+    data = Dataset.from_frame(frame)
+    np.testing.assert_array_equal(data.X[:3, 0], numbers)
+    np.testing.assert_array_equal(data.encoding.encode(pd.DataFrame({"a": later}))[0][:, 0], [2500.0, 3.5])
+    with pytest.raises(InvalidInputError):
+        data.encoding.encode(pd.DataFrame({"a": ["1.2.3,4,5"]}))
+
+
+def test_points_that_may_separate_thousands_are_pointed_out():
+    cells = [950, "1.200", 870, "15.400", 999, "2.300", 12, "1.001", 7, "3.000"]
+    data = read("price;y\n" + "".join(f"{cell};{i}\n" for i, cell in enumerate(cells)))
+    assert data.X[1, 0] == 1.2
+    assert data.notes == ("column 'price': 1.200 read as 1.2; if it means 1200, write it without a mark",)
+    assert not read("price;y\n" + "".join(f"{cell};{i}\n" for i, cell in enumerate([*cells, "1.25"]))).notes

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from kitt.errors import KittError
+from kitt.fitting.fit import UNFIT
 from kitt.table.scaling import FloatArray
 
-FAILURES = (KittError, RuntimeError, ArithmeticError, ValueError)  # what a fit may raise on odd points
+FAILURES = (*UNFIT, ValueError)  # what a fit, of ours or of BoTorch, may raise on odd points
 
 
 def default_model(X: FloatArray, y: FloatArray, bounds: FloatArray | None = None, *, strict: bool = False) -> Any:

@@ -62,15 +62,15 @@ def forecast(
     """Forecast series: mean and quantiles of every step ahead, with what the past says about them."""
     from kitt.forecast.tables import Columns
 
+    paths = list(files_of(tables))
     for file in (out, picture, report, summary):
         if file is not None:
-            check_writable(file)
+            check_writable(file, *paths)
     if picture is not None and picture.suffix.lower() not in PICTURES:
         raise InvalidInputError(f"expected a picture whose name ends with {', '.join(PICTURES)}; got '{picture}'")
     levels = levels_of(quantiles)
     options: dict[str, Any] = {} if not season else {"season": season}
     wanted = Columns(target, time, tuple(by or ()), tuple(known or ()))
-    paths = list(files_of(tables))
     tasks = _tasks(paths, wanted)
     if len(tasks) == 1 and not by:
         _refuse(

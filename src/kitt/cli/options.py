@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
@@ -58,9 +59,12 @@ def files_of(names: Iterable[str]) -> Iterator[str]:
 
 def levels_of(text: str) -> list[float]:
     try:
-        return [float(part) for part in text.split(",") if part.strip()]
+        levels = [float(part) for part in text.split(",") if part.strip()]
     except ValueError:
-        raise InvalidInputError(f"expected levels between 0 and 1, such as 0.05,0.95; got '{text}'") from None
+        levels = [math.nan]
+    if not all(0 < level < 1 for level in levels):
+        raise InvalidInputError(f"expected levels between 0 and 1, such as 0.05,0.95; got '{text}'")
+    return levels
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ class FitOptions:
         began = time.monotonic()
         chosen = {name: getattr(self, name) for name in ("k", "weights", "effort", "model", "ranking", "deadline")}
         options = Options.of(**chosen, random_state=self.seed)  # reports a wrong option before anything is read
-        check_writable(out)
+        check_writable(out, self.table)
         dataset = Dataset.read(self.table, self.target, self.drop_missing, self.exclude or ())
         started = time.monotonic()
         if options.deadline is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -220,16 +219,16 @@ def predict(
     levels = levels_of(quantiles)
     names = ["mean", "std", *(f"q{100 * level:g}" for level in levels)]
     if out is not None:
-        check_writable(out)
-    with bar() as progress, warnings.catch_warnings():
+        check_writable(out, table, model)
+    with bar() as progress:
         progress("reading the model", 0.0)
         fitted = load(model)
         frame, read = read_table(table)
-        notes([*read, *fitted.encoding.encode(frame)[1]])
-        warnings.simplefilter("ignore")  # the same texts have been printed as notes
+        X, unseen = fitted.encoding.encode(frame)
+        notes([*read, *unseen])
         kept = _kept(frame, keep or [], names)
         progress("predicting", 0.2)
-        mean, std, found = fitted.summary(frame, levels, not function)
+        mean, std, found = fitted.summary_of(X, levels, not function)
     result = pd.DataFrame({**kept, **dict(zip(names, (mean, std, *found.T), strict=True))})
     text = result.to_json(orient="records", lines=True) if as_json else result.to_csv(index=False)
     write(out, str(text))
@@ -271,22 +270,43 @@ def update(
     from kitt.table.reading import read_table
 
     out = out or model
-    check_writable(out)
+    check_writable(out, table)
     with bar() as progress:
         progress("reading the model", 0.0)
         fitted = load(model)
         frame, read = read_table(table)
         progress("conditioning on the new rows", 0.5)
         new = fitted.update(frame)
+    copies = _copies(fitted, new)
     new.save(out)
     assert new.rows is not None
+    assert fitted.rows is not None
+    more = new.rows.n - fitted.rows.n
     if as_json:
         refit = [str(reason) for reason in new.refit_reasons]
-        print(json.dumps({"model": str(out), "rows": new.rows.n, "new": len(frame), "refit": refit}))
+        print(json.dumps({"model": str(out), "rows": new.rows.n, "new": more, "refit": refit}))
         return
-    notes([*read, *fitted.encoding.encode(frame)[1], *map(str, new.refit_reasons)])
-    text = f"{len(frame)} rows more, {new.rows.n} in all; model in {out}"
+    notes([*read, *copies, *map(str, new.refit_reasons)])
+    text = f"{more} rows more, {new.rows.n} in all; model in {out}"
     console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _copies(before: Model, after: Model) -> list[str]:
+    """A note on new rows that are exact copies of others; an error if all of them are, as those of a file given twice."""
+    from kitt.table.copies import first_of_copies
+
+    assert before.rows is not None
+    assert after.rows is not None
+    kept, n = first_of_copies(after.rows.X, after.rows.y), before.rows.n
+    new = after.rows.n - n
+    if kept is None or not (count := new - int((kept >= n).sum())):
+        return []
+    if count == new:
+        raise InvalidInputError(
+            f"expected new rows; got {new}, all of which are exact copies of rows that the model has: was the file given "
+            "before? The model stays as it was"
+        )
+    return [f"{count} of the {new} new rows are exact copies of others, and count as further observations"]
 
 
 # --- explain and export --------------------------------------------------------------------------------------------------
@@ -329,5 +349,5 @@ def export(
     from kitt.model.document import load
 
     if out is not None:
-        check_writable(out)
+        check_writable(out, model)
     write(out, load(model).code(to, component, standardised))

@@ -16,10 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kitt.errors import KittError
 from kitt.explain.config import CHECKS, CheckConfig
 from kitt.explain.facts import Check, errors_among
-from kitt.fitting.fit import Fitter, start_of
+from kitt.fitting.fit import UNFIT, Fitter, start_of
 from kitt.fitting.fitted import FittedGP
 from kitt.fitting.folds import Predict, predict_folds
 from kitt.fitting.table import Table
@@ -58,18 +57,31 @@ def random_folds(n: int, folds: int = CHECKS.folds) -> Folds:
 
 
 def held_out(
-    table: Table, expression: Expression, folds: Folds, start: Tensor | None = None, config: CheckConfig = CHECKS
+    table: Table,
+    expression: Expression,
+    folds: Folds,
+    start: Tensor | None = None,
+    config: CheckConfig = CHECKS,
+    like: FittedGP | None = None,
 ) -> LeftOut:
-    """Every row predicted by a fit of the others; from `start`, in the order of `noise_last`, or after a search."""
+    """Every row predicted by a fit of the others; from `start`, in the order of `noise_last`, or after a search.
+
+    The fits have the prior and the objective of the model `like`, if it is given.
+    """
     if not expression.signal and len(expression) == 1:
         return no_signal(table, folds)
 
     def predict(train: Table, X: Tensor) -> tuple[FloatArray, FloatArray]:
         options: dict[str, Any] = {"max_iterations": config.iterations, "draws": 8, "direct_rows": config.rows}
-        mean, _, variance = Fitter(train, random_state=0, **options).fit(expression, start).moments(X)
+        fitter = Fitter(train, random_state=0, **options, **_settings_of(like))
+        mean, _, variance = fitter.fit(expression, start).moments(X)
         return mean, variance
 
     return _predicted(table, folds, predict)
+
+
+def _settings_of(model: FittedGP | None) -> dict[str, Any]:
+    return {} if model is None else {"prior": model.prior, "objective": model.objective}
 
 
 def no_signal(table: Table, folds: Folds) -> LeftOut:
@@ -144,9 +156,9 @@ def opposite(expression: Expression) -> tuple[str, Expression] | None:
     return claim, Expression(tuple(dict.fromkeys(words)))
 
 
-def start_on_all(table: Table, expression: Expression) -> Tensor:
+def start_on_all(table: Table, expression: Expression, like: FittedGP | None = None) -> Tensor:
     """The parameters of a kernel without the claimed part, fitted to all rows, which can only count against the claim."""
-    fitter = Fitter(table, random_state=0, draws=0, coarse_rows=150)
+    fitter = Fitter(table, random_state=0, draws=0, coarse_rows=150, **_settings_of(like))
     return start_of(fitter.fit(expression).fitted_kernel)
 
 
@@ -158,9 +170,8 @@ class Checker:
         is_large = model.inducing is not None
         self.table = table_of(model, config.many_rows if is_large else config.rows)
         self.folds = random_folds(len(self.table.y), config.few_folds if is_large else config.folds)
-        self.whole = held_out(
-            self.table, model.expression.noise_last, self.folds, start_of(model.fitted_kernel), config
-        )
+        start = start_of(model.fitted_kernel)
+        self.whole = held_out(self.table, model.expression.noise_last, self.folds, start, config, model)
 
     def word(self, claim: str, word: Word) -> Check | None:
         """Whether the kernel with the plainest neighbour in place of a word predicts worse."""
@@ -172,8 +183,8 @@ class Checker:
         if (found := opposite(self.model.expression)) is None:
             return None
         try:
-            start = start_on_all(self.table, found[1].noise_last)
-        except (KittError, RuntimeError, ArithmeticError):
+            start = start_on_all(self.table, found[1].noise_last, self.model)
+        except UNFIT:
             return None
         return self._against(found[0], str(self.model.expression), found[1], start)
 
@@ -197,7 +208,7 @@ class Checker:
         self, claim: str, about: str, other: Expression, start: Tensor | None, table: Table | None = None
     ) -> Check | None:
         try:
-            without = held_out(table or self.table, other.noise_last, self.folds, start, self.config)
-        except (KittError, RuntimeError, ArithmeticError):
+            without = held_out(table or self.table, other.noise_last, self.folds, start, self.config, self.model)
+        except UNFIT:
             return None
         return compared(claim, about, self.whole, without)

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kitt.errors import KittError
 from kitt.explain import seasons
 from kitt.explain.checks import (
     Checker,
@@ -26,10 +25,11 @@ from kitt.explain.columns import Groups
 from kitt.explain.config import CHECKS, SEASONS, CheckConfig
 from kitt.explain.facts import Check, Part, Season
 from kitt.explain.words import Words
-from kitt.fitting.fit import start_of
+from kitt.fitting.fit import UNFIT, start_of
 from kitt.fitting.fitted import FittedGP
 from kitt.fitting.folds import is_wave
 from kitt.fitting.noise import fit_noise
+from kitt.formatting import counted
 from kitt.language.grammar import Expression, Primitive, Word
 from kitt.model.evidence import Evidence
 from kitt.table.scaling import FloatArray, Standardiser
@@ -59,6 +59,19 @@ def signal(observed: FloatArray, mean: FloatArray, plain: FloatArray) -> tuple[f
     return 1 - ratio, Check("signal", "all columns", 1 - ratio, error, len(terms), "share of variance")
 
 
+def _without_far_rows(observed: FloatArray, mean: FloatArray, config: CheckConfig) -> list[Check]:
+    """The same check without rows whose target lies far from all others, if there are a few such rows."""
+    if not len(observed):
+        return []
+    centre = np.median(observed)
+    is_far = np.abs(observed - centre) > config.far * 1.4826 * np.median(np.abs(observed - centre))
+    if not 0 < (count := int(is_far.sum())) <= config.most_far * len(observed) or np.unique(observed).size < 3:
+        return []
+    kept, guess = observed[~is_far], np.full(len(observed) - count, observed[~is_far].mean())
+    near = mean[~is_far].clip(kept.min(), kept.max())  # beside a far row, predictions are drawn towards it
+    return [replace(signal(kept, near, guess)[1], claim="hidden", about=counted(count, "row"))]
+
+
 def checked(
     model: FittedGP,
     others: Sequence[FittedGP],
@@ -70,23 +83,27 @@ def checked(
 ) -> Claims:
     """Check what may be stated about a fitted GP; the periods of `others`, further ones, are considered too."""
     end = time.monotonic() + config.seconds
+    observed = mean = np.zeros(0)
+    if evidence is not None:
+        observed, mean = s.transform_y(evidence.observed), s.transform_y(evidence.mean)
+    nothing = Check("signal", "all columns", 0.0, 0.0, model.rows, "share of variance")
     if not parts:
-        return Claims(0.0, (), (Check("signal", "all columns", 0.0, 0.0, model.rows, "share of variance"),))
+        return Claims(0.0, (), (nothing, *_without_far_rows(observed, mean, config)))
     try:
         checker = Checker(model, config)
-    except (KittError, RuntimeError, ArithmeticError):  # it cannot be fitted without some of the rows
-        return Claims(0.0, (), (Check("signal", "all columns", 0.0, 0.0, model.rows, "share of variance"),))
+    except UNFIT:  # it cannot be fitted without some of the rows
+        return Claims(0.0, (), (nothing,))
     if evidence is None:
         out = _searched_anew(checker, config) if is_wave(model) else checker.whole
-        explained, is_signal = signal(out.target, out.mean, np.zeros(len(out.target)))
-    else:
-        observed, mean = s.transform_y(evidence.observed), s.transform_y(evidence.mean)
-        explained, is_signal = signal(observed, mean, np.zeros(len(mean)))
+        observed, mean = out.target, out.mean
+    explained, is_signal = signal(observed, mean, np.zeros(len(mean)))
     checks = [is_signal, *_noise(checker)]
+    if not is_signal.is_supported:
+        checks += _without_far_rows(observed, mean, config)
     found: list[Season] = []
     if is_signal.is_supported:
         left = sum(part.share for part in parts)  # periods overlap where cycles are few: together they make at most all
-        for season in _seasons(model, others, checker, groups, s, config):
+        for season in _seasons(model, others, checker, groups, s, config, end):
             share = min(_repeated(season, model, parts, groups, s), left)
             if share >= SEASONS.min_share:
                 left -= share
@@ -101,7 +118,7 @@ def checked(
 
 def _searched_anew(checker: Checker, config: CheckConfig) -> LeftOut:
     """Left-out rows predicted by fits that search for their own starting values, without those found on all rows."""
-    return held_out(checker.table, checker.model.expression.noise_last, checker.folds, None, config)
+    return held_out(checker.table, checker.model.expression.noise_last, checker.folds, None, config, checker.model)
 
 
 def _structure(checker: Checker, parts: Sequence[Part], groups: Groups) -> Iterator[Check]:
@@ -149,9 +166,15 @@ def _noise(checker: Checker) -> Iterator[Check]:
 
 
 def _seasons(
-    model: FittedGP, others: Sequence[FittedGP], checker: Checker, groups: Groups, s: Standardiser, config: CheckConfig
+    model: FittedGP,
+    others: Sequence[FittedGP],
+    checker: Checker,
+    groups: Groups,
+    s: Standardiser,
+    config: CheckConfig,
+    end: float,
 ) -> Iterator[Season]:
-    """Of a table of one column, whatever periods it shows; of others, those of the fitted kernels."""
+    """Of a table of one column, whatever periods it shows; of others, those of fitted kernels that are tried by `end`."""
     if checker.table.X.shape[1] == 1:
         name, x, scale = groups[0][0], checker.table.X[:, 0].numpy(), float(s.x_scale[0])
         guesses = [p for gp in (model, *others) for word, p in periods(gp, 0)]
@@ -159,21 +182,23 @@ def _seasons(
             yield Season(name, period * scale, float(np.ptp(x)) / period, replace(check, about=name))
         return
     found: list[Season] = []
-    for season in _of_columns(checker, groups, s):
+    for season in _of_columns(checker, groups, s, end):
         found.append(season)
         yield season
-    for season in _of_kernels((model, *others), groups, s, config):
+    for season in _of_kernels((model, *others), groups, s, config, end):
         if not any(season.column == t.column and abs(season.period / t.period - 1) < 0.1 for t in found):
             found.append(season)
             yield season
 
 
-def _of_columns(checker: Checker, groups: Groups, s: Standardiser) -> Iterator[Season]:
+def _of_columns(checker: Checker, groups: Groups, s: Standardiser, end: float) -> Iterator[Season]:
     """Periods along the strongest columns of numbers, each taken alone; the effects of the others count as noise."""
     words, X = Words(checker.model), checker.table.X[: CHECKS.sensitivity_rows]
     moved = moves(words, X, groups).sum(0)
     strongest = sorted(range(len(groups)), key=lambda g: -float(moved[g]))[: CHECKS.season_columns]
     for g in (g for g in strongest if len(groups[g][1]) == 1):
+        if time.monotonic() > end:
+            return
         name, d = groups[g][0], groups[g][1][0]
         x = checker.table.X[:, d]
         alone = replace(checker.table, X=x[:, None], shortest=checker.table.shortest[[d]], columns=(name,))
@@ -181,7 +206,9 @@ def _of_columns(checker: Checker, groups: Groups, s: Standardiser) -> Iterator[S
             yield Season(name, period * float(s.x_scale[d]), float(np.ptp(x.numpy())) / period, check)
 
 
-def _of_kernels(models: Sequence[FittedGP], groups: Groups, s: Standardiser, config: CheckConfig) -> Iterator[Season]:
+def _of_kernels(
+    models: Sequence[FittedGP], groups: Groups, s: Standardiser, config: CheckConfig, end: float
+) -> Iterator[Season]:
     """Periods of fitted kernels, each along the column that moves its word most."""
     tried: list[tuple[int, float]] = []
     for gp in (gp for gp in models if gp.warp.is_identity):
@@ -189,6 +216,8 @@ def _of_kernels(models: Sequence[FittedGP], groups: Groups, s: Standardiser, con
             d = groups[g][1][0]
             if len(tried) >= CHECKS.kernel_periods or any(d == e and abs(period / p - 1) < 0.1 for e, p in tried):
                 continue
+            if time.monotonic() > end:
+                return
             tried.append((d, period))
             check = _cycles(gp, word, d, period, len(groups), config)
             if check is not None and check.is_supported:
@@ -259,11 +288,11 @@ def _cycles(gp: FittedGP, word: Word, column: int, period: float, columns: int, 
     table = table_of(gp, config.rows)
     folds = seasons.cycle_folds(table.X[:, column].numpy(), period)
     try:
-        ours = held_out(table, gp.expression.noise_last, folds, start_of(gp.fitted_kernel), config)
+        ours = held_out(table, gp.expression.noise_last, folds, start_of(gp.fitted_kernel), config, gp)
         noise = tuple(w for w in gp.expression if w.is_noise)
         smooth = {neighbour(gp.expression, word), *(Expression((*e, *noise)) for e in seasons.SMOOTH)}
-        plain = [held_out(table, e.noise_last, folds, start_on_all(table, e), config) for e in smooth]
-    except (KittError, RuntimeError, ArithmeticError):
+        plain = [held_out(table, e.noise_last, folds, start_on_all(table, e, gp), config, gp) for e in smooth]
+    except UNFIT:
         return None
     best = max(plain, key=lambda out: float(out.log_density.mean()))
     return seasons.compared_cycles("", ours, best, table.X[:, column].numpy(), period, columns)

@@ -29,6 +29,10 @@ class CheckConfig:
     season_columns: int = 1  # of a table of several columns: number of columns along which periods are searched
     kernel_periods: int = 2  # of a table of several columns: largest number of periods of fitted kernels that are tried
     sensitivity_rows: int = 200  # from which it is computed how much a word changes with a column
+    far: float = (
+        6.0  # robust standard deviations from the median beyond which a target may hide what the columns explain
+    )
+    most_far: float = 0.1  # largest share of such rows; with more of them the target is simply skewed
     background: int = 16  # rows over which the mean along a column is averaged
 
 

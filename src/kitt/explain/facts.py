@@ -142,8 +142,8 @@ class Comparison:
 class Check:
     """What a part gains: the log density of left-out rows under the model minus that under the model without it, per row."""
 
-    claim: str  # signal, repeats, trend, strength, smooth, rough, noise or column
-    about: str  # the word or the column
+    claim: str  # signal, hidden (a signal beside far rows), repeats, trend, strength, smooth, rough, noise or column
+    about: str  # the word or the column; how many rows are far
     gain: float
     error: float  # its standard error
     rows: int  # that were left out

@@ -14,12 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kitt.errors import KittError
 from kitt.explain.checks import Folds, LeftOut, compared, held_out, start_on_all
 from kitt.explain.config import SEASONS, SeasonConfig
 from kitt.explain.facts import Check, errors_among
 from kitt.fitting.config import Budget, FitConfig
-from kitt.fitting.fit import Fitter
+from kitt.fitting.fit import UNFIT, Fitter
 from kitt.fitting.objective import Objective
 from kitt.fitting.spectrum import Spectrum
 from kitt.fitting.table import Table
@@ -161,7 +160,7 @@ def _best(
     for p in likely[: config.fitted]:
         try:
             gp = Fitter(table, random_state=0, max_iterations=30).fit(REPEATING, start(p, table))
-        except (KittError, RuntimeError, ArithmeticError):
+        except UNFIT:
             continue
         fitted = float(np.asarray(gp.fitted_kernel.parameters["RBF*Periodic[1].period"])[0])
         fits.append((gp.log_posterior, fitted, gp))
@@ -181,7 +180,7 @@ def _check(table: Table, period: float, folds: Folds, columns: int) -> Check | N
     try:
         repeating = held_out(table, REPEATING, folds, start(period, table))
         smooth = [held_out(table, e, folds, start_on_all(table, e)) for e in SMOOTH]
-    except (KittError, RuntimeError, ArithmeticError):
+    except UNFIT:
         return None
     best: LeftOut = max(smooth, key=lambda out: float(out.log_density.mean()))
     return compared_cycles(table.columns[0], repeating, best, table.X[:, 0].numpy(), period, columns)

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
-from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from kitt.errors import KittError
 from kitt.fitting.config import Budget, FitConfig
@@ -35,7 +34,7 @@ from kitt.table.dataset import Dataset
 RandomState = int | torch.Generator | None
 _SPREAD_ROWS = 500  # on which the variance of each word is measured
 
-UNFIT = (KittError, LinAlgError, ArithmeticError)  # what a table can do to a fit
+UNFIT = (KittError, RuntimeError, ArithmeticError, np.linalg.LinAlgError)  # what a table can do to a fit
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,12 @@ class Fitter:
         words, budget = _expression(expression).noise_last.words, Budget(self.end)
         rows, n = self.coarse.table, len(self.table.y)
         try:
-            best, loo = self.coarse.solutions(words, budget)[0], self.coarse.leave_one_out(words)
+            best = self.coarse.solutions(words, budget)[0]
+            if (
+                budget.spent
+            ):  # no time to compare: its log posterior, without the volume of parameters and a noise model
+                return best.value * n / len(rows.y)
+            loo = self.coarse.leave_one_out(words)
             evidence = self.coarse.log_evidence(words, best, n)
         except UNFIT:
             return -math.inf
@@ -106,7 +110,7 @@ class Fitter:
         asked = _expression(expression)
         try:
             self.fit(asked, start)
-        except (KittError, RuntimeError, ArithmeticError) as error:
+        except UNFIT as error:
             self.failures.append(Failure(asked, str(error)))
 
 

@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kitt.errors import FitError, KittError
+from kitt.errors import FitError
 from kitt.fitting.config import FitConfig
-from kitt.fitting.fit import Fitter, start_of
+from kitt.fitting.fit import UNFIT, Fitter, start_of
 from kitt.fitting.fitted import FittedGP, on_all_rows
 from kitt.fitting.table import Table
 from kitt.gp.exact import LeaveOneOut
@@ -52,19 +52,19 @@ def is_wave(model: FittedGP) -> bool:
     return len(model.fitted_kernel.columns) > 1 and any(p in repeats for w in model.expression for p in w.factors)
 
 
-def refitted(model: FittedGP, rows: Table, config: FoldsConfig, warm: bool = True) -> FittedGP:
+def refitted(model: FittedGP, rows: Table, config: FoldsConfig, warm: bool = True, end: float = math.inf) -> FittedGP:
     """The same kernel fitted to these rows alone, or to a subset of them where there are very many, with the same prior.
 
-    The fit starts from the parameters of `model`, or, if not `warm`, from a search on these rows only.
+    The fit starts from the parameters of `model`, or, if not `warm`, from a search on these rows only. At `end`, it stops.
     """
     few = transformed_as(model, rows)
     if len(few.y) > FitConfig.exact_rows:
         few = few.rows(FitConfig.subset_rows, torch.Generator().manual_seed(config.seed))
     options: dict[str, Any] = {"max_iterations": config.iterations, "tolerance": config.tolerance} if warm else {}
-    fitter = Fitter(few, prior=model.prior, objective=model.objective, random_state=0, **options)
+    fitter = Fitter(few, prior=model.prior, objective=model.objective, random_state=0, end=end, **options)
     try:
         return fitter.fit(model.expression, start_of(model.fitted_kernel) if warm else None)
-    except (KittError, RuntimeError, ArithmeticError) as error:
+    except UNFIT as error:
         raise FitError(f"{model.expression} could not be fitted without some of the rows: {error}") from error
 
 
@@ -83,7 +83,7 @@ def held_out(model: FittedGP, table: Table, config: FoldsConfig, end: float = ma
     """The rows of the folds that were evaluated by `end`, in order, and the prediction of each by the model fitted again."""
 
     def predict(rows: Table, X: Tensor) -> tuple[FloatArray, FloatArray]:
-        mean, _, variance = conditioned(refitted(model, rows, config), rows, config).moments(X)
+        mean, _, variance = conditioned(refitted(model, rows, config, end=end), rows, config).moments(X)
         return mean, variance
 
     places, mean, variance = predict_folds(table, split(len(table.y), config), predict, end)

@@ -77,7 +77,7 @@ class _Ascent:
 def maximise(
     objective: Objective, start: Tensor, iterations: int, tolerance: float, budget: Budget, method: str = "bfgs"
 ) -> Solution:
-    """Maximise the objective from `start`; at the deadline, return the best point so far.
+    """Maximise the objective from `start`; at the deadline, return the best point so far, or the start.
 
     BFGS starts with the Fisher information as its Hessian, which halves the number of evaluations. With very many parameters
     L-BFGS-B is used, which starts with the identity.
@@ -85,6 +85,8 @@ def maximise(
     from scipy.optimize import minimize  # this import takes a third of a second, and captions do not need it
 
     ascent = _Ascent(objective, start, tolerance, budget)
+    if budget.spent:
+        return ascent.best
     options: dict[str, Any] = {"maxiter": iterations, "gtol": 1e-3}
     setting: dict[str, Any] = {"method": "BFGS", "options": options}
     if len(start) > objective.config.dense_parameters:

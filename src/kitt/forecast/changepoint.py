@@ -49,11 +49,7 @@ def find_changes(
     series: Series, seasons: Sequence[Season], config: ChangeConfig = DEFAULT
 ) -> dict[str, tuple[Change, ...]]:
     """Of each kind, the changes that improve a line with seasons: none, one or two."""
-    t, y = series.times, series.values
-    span, start = max(t[-1] - t[0], 1e-12), t[0]
-    base = [np.ones(len(t)), (t - start) / span]
-    for season in seasons:
-        base += list(waves(t - start, season.period, series.step).T)
+    t, y, base = series.times, series.values, _line_and_seasons(series, seasons)
     found: dict[str, tuple[Change, ...]] = {}
     if len(t) < 4 * config.margin or len(base) > len(t) / 3:
         return found
@@ -61,7 +57,7 @@ def find_changes(
         columns = list(base)
         changes: list[Change] = []
         while len(changes) < config.most:
-            best = _best(kind, np.column_stack(columns), t, y, config)
+            best = _best(kind, np.column_stack(columns), t, y, t[config.margin : len(t) - config.margin + 1])
             if best is None or best.gain < config.gain:
                 break
             changes.append(best)
@@ -71,11 +67,26 @@ def find_changes(
     return found
 
 
-def _best(kind: str, base: FloatArray, t: FloatArray, y: FloatArray, config: ChangeConfig) -> Change | None:
+def is_seen(change: Change, others: Sequence[Change], series: Series, y: FloatArray, seasons: Sequence[Season]) -> bool:
+    """Whether a change improves a line with seasons and other changes through values `y`, such as logarithms."""
+    base = [*_line_and_seasons(series, seasons), *(other.column(series.times) for other in others)]
+    best = _best(change.kind, np.column_stack(base), series.times, y, np.array([change.time]))
+    return best is not None and best.gain >= DEFAULT.gain
+
+
+def _line_and_seasons(series: Series, seasons: Sequence[Season]) -> list[FloatArray]:
+    """The columns of a regression on time."""
+    t = series.times
+    base = [np.ones(len(t)), (t - t[0]) / max(t[-1] - t[0], 1e-12)]
+    for season in seasons:
+        base += list(waves(t - t[0], season.period, series.step).T)
+    return base
+
+
+def _best(kind: str, base: FloatArray, t: FloatArray, y: FloatArray, places: FloatArray) -> Change | None:
     """The place that explains most, all at once: each column is reduced by the base, and then explains what is left."""
     Q = np.linalg.qr(base)[0]
     rest = y - Q @ (Q.T @ y)
-    places = t[config.margin : len(t) - config.margin + 1]
     before = float(rest @ rest)
     if not len(places) or before <= 1e-20 * float(y @ y + 1e-300):
         return None

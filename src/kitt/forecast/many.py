@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kitt.errors import InvalidInputError, KittError, MissingExtraError
+from kitt.errors import FitError, InvalidInputError, KittError, MissingExtraError
+from kitt.fitting.fit import UNFIT
 from kitt.forecast.result import LEVELS, Forecast
 from kitt.forecast.tables import Columns, SeriesTable, one_series, series_of
 from kitt.table.frames import as_frame
@@ -181,8 +182,9 @@ def record_of(
         frame = made.to_frame(levels).reset_index(names="index")
         frame.insert(0, "series", name)
         summary |= summarised(made)
-    except KittError as error:
-        frame, summary["error"] = None, error
+    except UNFIT as error:
+        known = isinstance(error, KittError)
+        frame, summary["error"] = None, error if known else FitError(f"the series could not be fitted: {error}")
     summary["cpu_seconds"] = time.process_time() - began
     return {"frame": frame, "summary": summary}
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from kitt.errors import FitError, InvalidInputError, KittError
+from kitt.errors import FitError, InvalidInputError
+from kitt.fitting.fit import UNFIT
 from kitt.fitting.table import Table
 from kitt.forecast import changepoint, evaluate, seasons
 from kitt.forecast.candidates import Candidate, candidates, layout
@@ -236,7 +237,7 @@ def _fit_all(
             one = fit(candidate, layout(candidate, table.X.shape[1], periods), tables[candidate.is_log])
             if np.isfinite(one.evidence):
                 fits.append(one)
-        except (KittError, RuntimeError, ArithmeticError) as error:
+        except UNFIT as error:
             failures.append(f"{candidate}: {error}")
     if not fits:
         raise FitError("no kernel could be fitted to this series: " + "; ".join(failures[:3]))
@@ -280,7 +281,7 @@ def _judged(
         whole = replace(table, y=one.model.y, warp=one.model.warp)
         try:
             before = fit(one.candidate, one.layout, replace(whole, X=whole.X[:first], y=whole.y[:first]), one.theta)
-        except (KittError, RuntimeError, ArithmeticError):
+        except UNFIT:
             return None, 1.0
         models.append(replace(before.model, X=whole.X, y=whole.y))
     tail = Tail(config.tail)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from kitt.errors import InvalidInputError
 from kitt.forecast.candidates import Candidate, parts
-from kitt.forecast.changepoint import Change
+from kitt.forecast.changepoint import Change, is_seen
 from kitt.forecast.evaluate import Backtest, widened
 from kitt.forecast.seasons import Season
 from kitt.forecast.series import Series, text_of
@@ -198,13 +198,24 @@ class Forecast:
 
     @property
     def active_changes(self) -> tuple[Change, ...]:
-        """Steps and bends that the heaviest candidate sees, or most of the weight."""
+        """Steps and bends that the heaviest candidate sees, or most of the weight, on the scale of the series."""
         seen = []
+        values = self.on_its_scale(self.recent.values)
         for k, change in enumerate(self.changes, 1):
             share = sum(w for w, c in zip(self.weights, self.candidates, strict=True) if k in c.columns)
             if k in self.candidates[self.best].columns or share > 0.5:
-                seen.append(change)
+                others = [c for c in self.changes if c != change and c.kind == change.kind]
+                seen += [change] if is_seen(change, others, self.recent, values, self.active_seasons) else []
         return tuple(seen)
+
+    @property
+    def log_share(self) -> float:
+        """The weight of the candidates that describe the logarithm of the series."""
+        return float(sum(w for w, c in zip(self.weights, self.candidates, strict=True) if c.is_log))
+
+    def on_its_scale(self, values: FloatArray) -> FloatArray:
+        """Values of the series, or their logarithms if these have most of the weight."""
+        return np.log(values) if self.log_share > 0.5 else values
 
     @property
     def active_seasons(self) -> tuple[Season, ...]:

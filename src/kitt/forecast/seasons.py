@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from kitt.errors import KittError
+from kitt.fitting.fit import UNFIT
 from kitt.fitting.table import Table
 from kitt.forecast.candidates import Candidate, layout
 from kitt.forecast.fit import Fit, fit
@@ -143,7 +143,7 @@ class _Levels:
         before = tuple(season.period for season in found)
         try:
             return self._evidence((*before, more.period)) - self._evidence(before)
-        except (KittError, RuntimeError, ArithmeticError):
+        except UNFIT:
             return -math.inf
 
     def _evidence(self, periods: tuple[float, ...]) -> float:

@@ -93,6 +93,10 @@ class Series:
         import pandas as pd
 
         values, found, name = _values(y)
+        if (count := int(np.isfinite(values).sum())) < MIN_VALUES:
+            raise InvalidInputError(
+                f"expected at least {MIN_VALUES} values to forecast from; got {count}: give a longer series"
+            )
         labels, notes = read_index(found if index is None else index, len(values))
         zone = Zone.of(labels)
         labels = labels if zone is None else zone.naive(pd.DatetimeIndex(labels))
@@ -105,17 +109,12 @@ class Series:
         frequency = _frequency(labels)
         times, step = _times(labels, frequency)
         seen = np.isfinite(values)
-        if seen.sum() < MIN_VALUES:
-            raise InvalidInputError(
-                f"expected at least {MIN_VALUES} values to forecast from; got {int(seen.sum())}: give a longer series"
-            )
-        dated = isinstance(labels, pd.DatetimeIndex)
         return cls(
             times=times[seen],
             values=values[seen],
             index=_shown(labels[seen], zone),
             step=step,
-            calendar=_calendar(frequency, dated, step),
+            calendar=_calendar(frequency, step),
             end=float(times[-1]),
             frequency=frequency,
             origin=labels[0],
@@ -343,7 +342,7 @@ def _positions(labels: Any, frequency: Frequency, origin: Any) -> FloatArray:
     return raw if kind == "irregular" else np.round((raw - float(origin)) / size)
 
 
-def _calendar(frequency: Frequency, dated: bool, step: float) -> dict[str, float]:
+def _calendar(frequency: Frequency, step: float) -> dict[str, float]:
     """Periods of the calendar in units of `times`, from two steps on."""
     kind, size = frequency.unit, frequency.size
     if kind == "month":

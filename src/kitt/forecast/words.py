@@ -33,6 +33,9 @@ _SEASONS = {
 }
 
 
+_CLEARLY_LOG = 0.75  # weight; simulated series without a logarithm have up to a half, others all (`kitt.lab.series`)
+
+
 def explained(forecast: Forecast) -> str:
     """Sentences about a forecast."""
     best = forecast.candidates[forecast.best]
@@ -47,7 +50,7 @@ def explained(forecast: Forecast) -> str:
     sentences += [_change(forecast, change) for change in forecast.active_changes]
     if forecast.known:
         sentences.append(f"Beside this it follows {' and '.join(forecast.known)}, as given for the steps ahead.")
-    if (log := _share(forecast, lambda c: c.is_log)) > 0.5:
+    if (log := forecast.log_share) > _CLEARLY_LOG:
         sentences.append(f"Changes are in proportion to the level: the logarithm describes the series ({log:.0%}).")
     if forecast.past is not None:
         sentences.append(_claims(forecast))
@@ -75,14 +78,19 @@ def _change(forecast: Forecast, change: Change) -> str:
     """Until ..., from then on ...: by least squares beside a line and the seasons."""
     when = _when(forecast.series.labels(np.array([change.time]))[0], forecast.series.frequency.name)
     before, after = change_sizes(forecast, change)
+    is_log = forecast.log_share > 0.5
+
+    def size(value: float) -> str:
+        return f"{100 * abs(np.expm1(value)):.3g} %" if is_log else f"{abs(value):.3g}"
+
     if change.kind == "bend":
         was, now = "rose" if before > 0 else "fell", "rises" if after > 0 else "falls"
         return (
-            f"Until {when} the level {was} by about {abs(before):.3g} a step; "
-            f"from then on it {now} by about {abs(after):.3g} a step."
+            f"Until {when} the level {was} by about {size(before)} a step; "
+            f"from then on it {now} by about {size(after)} a step."
         )
     direction = "higher" if after > before else "lower"
-    return f"Until {when} the level was another one; from then on it is {direction} by about {abs(after - before):.3g}."
+    return f"Until {when} the level was another one; from then on it is {direction} by about {size(after - before)}."
 
 
 def _when(label: Any, step: str) -> str:
@@ -92,7 +100,7 @@ def _when(label: Any, step: str) -> str:
 
 
 def change_sizes(forecast: Forecast, change: Change) -> tuple[float, float]:
-    """Level (of which the first is 0) or slope before a change and after it, in units of the target and of a step."""
+    """Level (of which the first is 0) or slope before a change and after it, on the scale of the series and per step."""
     from kitt.forecast.seasons import waves
 
     series, active = forecast.recent, forecast.active_changes
@@ -100,7 +108,8 @@ def change_sizes(forecast: Forecast, change: Change) -> tuple[float, float]:
     columns = [np.ones(len(t)), t - t[0], *(c.column(t) for c in active)]
     for season in forecast.active_seasons:
         columns += list(waves(t - t[0], season.period, series.step).T)
-    beta = np.linalg.lstsq(np.column_stack(columns), series.values, rcond=None)[0]
+    values = forecast.on_its_scale(series.values)
+    beta = np.linalg.lstsq(np.column_stack(columns), values, rcond=None)[0]
     sizes = {c: float(b) for c, b in zip(active, beta[2:], strict=False)}
     before = sum(b for c, b in sizes.items() if c.kind == change.kind and c.time < change.time)
     if change.kind == "bend":

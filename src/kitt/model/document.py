@@ -35,6 +35,7 @@ from kitt.model.predictive import Predictive, Tail
 from kitt.model.stored import (
     FORMAT,
     NO_FACTS,
+    OTHER_ROWS,
     VERSION,
     conditioned,
     facts_of,
@@ -143,7 +144,10 @@ class Model(Exportable):
         """The same kernels and parameters, conditioned on other rows of the same columns; on many rows, sparsely."""
         self._check_rows(rows)
         used = [kernel if weight else None for kernel, weight in zip(self.kernels, self.weights, strict=True)]
-        facts = [NO_FACTS | {"prior": prior_of(is_plain)} for is_plain in self.is_plain]
+        if self.fitted_mixture is None:
+            facts = [NO_FACTS | {"prior": prior_of(is_plain)} for is_plain in self.is_plain]
+        else:  # what is known of the fit, but for the rows
+            facts = [facts_of(model) | OTHER_ROWS for model in self.fitted_mixture.models]
         return self._conditioned(rows, [(new_inducing(k, rows), None, f) for k, f in zip(used, facts, strict=True)])
 
     def _check_rows(self, rows: Dataset) -> None:
@@ -186,7 +190,9 @@ class Model(Exportable):
             Its `refit_reasons` say why the parameters should be fitted again, if they should: the number of rows has
             doubled since the fit, or the new rows are improbable under the model.
         """
-        new = new_rows(self.encoding, table, y)
+        new, notes = new_rows(self.encoding, table, y)
+        for note in notes:
+            warnings.warn(note, stacklevel=2)
         self._check_rows(new)
         mixture, predicted = updated(self.mixture, new)
         old = self._kept_rows()
@@ -213,9 +219,13 @@ class Model(Exportable):
         """
         return self._mean_and_std(self.mixture.predictive(self._inputs(table), noisy))
 
-    def summary(self, table: Any, levels: ArrayLike, noisy: bool = True) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def summary(self, table: Any, levels: ArrayLike, noisy: bool = True) -> tuple[FloatArray, ...]:
         """What `predict` and `quantiles` return, from one predictive distribution: mean, std and quantiles."""
-        predictive = self.mixture.predictive(self._inputs(table), noisy)
+        return self.summary_of(self._inputs(table), levels, noisy)
+
+    def summary_of(self, X: FloatArray, levels: ArrayLike, noisy: bool = True) -> tuple[FloatArray, ...]:
+        """The same of rows (M, D) that `encoding` has encoded already."""
+        predictive = self.mixture.predictive(X, noisy)
         return *self._mean_and_std(predictive), self.mixture.quantiles_of(predictive, levels)
 
     def _mean_and_std(self, predictive: Predictive) -> tuple[FloatArray, FloatArray]:

@@ -26,11 +26,10 @@ from numpy.typing import NDArray
 
 from kitt.fitting.fit import Fitter
 from kitt.fitting.fitted import FittedGP, without_rows
-from kitt.fitting.folds import FoldsConfig, conditioned, held_out, is_wave, refitted, split
+from kitt.fitting.folds import FoldsConfig, conditioned, is_wave, refitted, split
 from kitt.fitting.table import Table
 from kitt.formatting import counted
 from kitt.gp.exact import normal_log_density
-from kitt.language.grammar import Expression
 from kitt.model.candidates import PLAIN as PLAIN_KERNELS
 from kitt.model.candidates import prior_of
 from kitt.model.mixture import Mixture
@@ -191,25 +190,6 @@ def _together(parts: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any
     """The predictions of all folds, in the order of the table's rows."""
     order = np.argsort(np.concatenate([part["rows"] for part in parts]))
     return {name: np.concatenate([part[name] for part in parts])[order] for name in parts[0]}
-
-
-def left_out(
-    model: FittedGP | Expression,
-    table: Table,
-    *,
-    prior: str = "default",
-    config: EvidenceConfig | None = None,
-) -> FloatArray:
-    """Log densities of the standardised target of left-out rows, under one kernel without a noise model.
-
-    The kernel is fitted again without each fold, from the parameters of `model`; an expression is first fitted to all rows.
-    Two kernels can be compared row by row, because the folds depend only on the number of rows.
-    """
-    c = config or EvidenceConfig()
-    end = time.monotonic() + c.seconds
-    first = Fitter(table, random_state=c.folds.seed, prior=prior).fit(model) if isinstance(model, Expression) else model
-    rows, found = held_out(first, table, c.folds, end)
-    return found.log_density.numpy() + first.warp.log_slope(table.warp.inverse(table.y[rows].numpy()))
 
 
 def _unused(mixture: Mixture, rows: int, c: EvidenceConfig) -> NDArray[np.intp] | None:

@@ -90,6 +90,8 @@ def _needs_folds(table: Table, effort: Effort) -> bool:
 
 def _leave_out_folds(bench: _Fitters, fits: Fits) -> None:
     """Predictions of left-out folds for all models, or, if one fails or time is up, for none: they must be comparable."""
+    if time.monotonic() > bench.end:
+        return
     with suppress(FitError):
         fits.models = [with_folds(model, bench.table, WEIGHT_FOLDS, bench.end) for model in fits.models]
 

@@ -49,6 +49,7 @@ class Options:
             )
         if not isinstance(self.random_state, Integral) or self.random_state < 0:
             raise InvalidInputError(f"the seed must be a whole number of at least 0, got {self.random_state!r}")
+        object.__setattr__(self, "random_state", int(self.random_state))  # a number of numpy is no seed of torch
         if self.deadline is not None and not self.deadline > 0:
             raise InvalidInputError(f"the deadline must be a positive number of seconds, got {self.deadline}")
 

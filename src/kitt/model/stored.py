@@ -38,6 +38,7 @@ NO_FACTS: dict[str, Any] = {
     "prior": "default",
     "objective": "map",
 }
+OTHER_ROWS = {"warnings": (), "rows_at_fit": None, "places_at_fit": None}  # of a fit, on rows that it did not see
 
 
 def conditioned(

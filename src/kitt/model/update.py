@@ -19,7 +19,7 @@ from kitt.model.predictive import Predictive
 from kitt.table.dataset import Dataset
 from kitt.table.encoding import Encoding, read_numbers
 from kitt.table.frames import as_frame
-from kitt.table.reading import column_names
+from kitt.table.reading import Notes, column_names
 from kitt.table.scaling import FloatArray
 
 _NOTE = "the parameters were fitted to the first {} rows; {} were added since"
@@ -44,10 +44,12 @@ class RefitReason:
         return self.text
 
 
-def new_rows(encoding: Encoding, table: Any, y: ArrayLike | None) -> Dataset:
-    """Encode raw rows for a model; without y, the table must contain the target."""
+def new_rows(encoding: Encoding, table: Any, y: ArrayLike | None) -> tuple[Dataset, Notes]:
+    """Encode raw rows for a model, with notes on levels not seen before; without y, the table must contain the target."""
     if isinstance(table, Dataset):
-        return table
+        if y is not None:
+            raise InvalidInputError("expected y beside a raw table; got a Dataset, which has its own: leave y out")
+        return table, ()
     if y is None:
         frame = as_frame(table)
         names = [] if frame is None else column_names(frame)
@@ -66,10 +68,10 @@ def new_rows(encoding: Encoding, table: Any, y: ArrayLike | None) -> Dataset:
     except (TypeError, ValueError):
         raise InvalidInputError(f"expected numbers in the target '{encoding.target}', got text: correct it") from None
     values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
-    X = encoding.encode(table)[0]
+    X, notes = encoding.encode(table)
     if values.shape != (len(X),):
         raise InvalidInputError(f"expected y of shape ({len(X)},), one value for each row; got shape {values.shape}")
-    return Dataset(X, values, encoding.names, encoding.target, encoding)
+    return Dataset(X, values, encoding.names, encoding.target, encoding), notes
 
 
 def updated(mixture: Mixture, new: Dataset) -> tuple[Mixture, Predictive]:

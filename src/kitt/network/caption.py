@@ -163,7 +163,7 @@ def caption(
     """
     _check_options(k, head=head, search=search, ranking=ranking, reading=reading)
     loaded = load(model) if isinstance(model, str) else model
-    generator = torch.Generator().manual_seed(random_state)
+    generator = torch.Generator().manual_seed(int(random_state))
     with torch.inference_mode(), threads_for(READINGS[reading].max_rows):
         view = encode_table(loaded, X, y, random_state, READINGS[reading])
         return _caption(loaded, view, k, head, search, ranking, generator, config)

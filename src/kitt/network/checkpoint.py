@@ -184,7 +184,8 @@ def _opened(path: Path) -> Iterator[Any]:
         with safe_open(path, framework="pt") as file:
             yield file
     except SafetensorError as error:
-        start = path.open("rb").read(10)
+        with path.open("rb") as file:
+            start = file.read(10)
         if len(start) < 10 or start[8:] == b'{"':
             raise CheckpointError(f"{path} is truncated or damaged: {error}; copy or download it again") from error
         raise CheckpointError(f"{path} is not a KITT checkpoint, nor any safetensors file: {error}") from error

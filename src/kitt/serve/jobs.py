@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import multiprocessing
 import os
 import secrets
@@ -37,7 +38,7 @@ class QueueFullError(InvalidInputError):
 
 @dataclass(eq=False)
 class Job:
-    task: worker.Task
+    task: worker.Task | None  # None when it is over: a table may be large
     captions: dict[str, Any] | None = None  # of a fit: the network's captions, before anything is fitted
     id: str = field(default_factory=lambda: secrets.token_urlsafe(12))
     state: State = "queued"
@@ -51,6 +52,10 @@ class Job:
     listeners: int = 0
     process: Any = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    about: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.about = {name: getattr(self.task, name) for name in ("name", "kind", "target", "rows")}
 
     @property
     def is_over(self) -> bool:
@@ -77,13 +82,17 @@ class Job:
             self.results, self.share = value, 1.0
             self.end("done", "done")
         else:
-            self.error = value
+            self.fail(*value)
+
+    def fail(self, kind: str, message: str) -> None:
+        if not self.is_over:
+            self.error = (kind, message)
             self.end("failed", "failed")
 
     def end(self, state: State, what: str) -> None:
         if self.is_over:
             return
-        self.state, self.what, self.ended = state, what, time.monotonic()
+        self.state, self.what, self.ended, self.task = state, what, time.monotonic(), None
         if self.process is not None and self.process.pid:
             self.process.kill()  # immediately, because it has nothing to save
         self.tell()
@@ -182,21 +191,21 @@ class Queue:
 
     async def _run(self, job: Job) -> None:
         ours, theirs = self._context.Pipe()
+        task = job.task
         threads = max(1, (os.cpu_count() or 1) // self.settings.jobs)
         process = self._context.Process(target=worker.run, args=(theirs,), daemon=True)
         try:
             await _threaded(process.start)
             job.process = process
             theirs.close()  # so that the end of the process is the end of the pipe
-            await _threaded(partial(ours.send, (job.task, threads)))
+            await _threaded(partial(ours.send, (task, threads)))
             while not job.is_over:
                 job.take(*await _threaded(ours.recv))
         except (EOFError, OSError):
-            job.error = (
-                "WorkerDied",
-                "the process of the job was killed, perhaps because memory ran out: send fewer rows",
-            )
-            job.end("failed", "failed")
+            job.fail("WorkerDied", "the process of the job was killed, perhaps because memory ran out: send fewer rows")
+        except Exception as error:  # whatever it is, the job must end
+            logging.getLogger(__name__).exception("a job failed outside its process")
+            job.fail(type(error).__name__, "the job could not be sent to its process, or its result not be read")
         finally:
             if process.pid:
                 process.kill()
@@ -213,7 +222,7 @@ class Queue:
                     self.forget(job, "no client requested it any more")
                 elif job.ended is not None and now - job.ended > settings.expire_after:
                     self.forget(job, "expired")
-            for job in over[: -settings.max_kept]:
+            for job in over[: max(0, len(over) - settings.max_kept)]:
                 self.forget(job, "expired")
 
 

@@ -6,7 +6,6 @@ import gzip
 import io
 import json
 import re
-import warnings
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -209,15 +208,14 @@ def predictions(table: Upload, model: str) -> tuple[str, tuple[str, ...]]:
     `model` is that of a finished job.
     """
     fitted = Model.from_dict(json.loads(model))
-    notes = (*table.notes, *fitted.encoding.encode(table.frame)[1])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the same texts
-        mean, std = fitted.predict(table.frame)
-        low, high = fitted.quantiles(table.frame, [0.05, 0.95]).T
+    X, unseen = fitted.encoding.encode(table.frame)
+    mean, std, quantiles = fitted.summary_of(X, [0.05, 0.95])
+    low, high = quantiles.T
     frame = table.frame.set_axis(column_names(table.frame), axis=1)
     made = {"mean": mean, "std": std, "q5": low, "q95": high}
     prefix = "predicted_" if made.keys() & {*frame.columns} else ""  # no column of the table is replaced
-    return frame.assign(**{prefix + name: values for name, values in made.items()}).to_csv(index=False), notes
+    written = frame.assign(**{prefix + name: values for name, values in made.items()}).to_csv(index=False)
+    return written, (*table.notes, *unseen)
 
 
 # --- examples -------------------------------------------------------------------------------------------------------------

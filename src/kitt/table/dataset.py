@@ -222,9 +222,10 @@ def as_dataset(
 ) -> Dataset:
     """A Dataset from whatever a user has: arrays, a data frame of any library, a file, or a Dataset."""
     if isinstance(X, Dataset):
-        if drop_missing or exclude:
+        if y is not None or target is not None or drop_missing or exclude:
             raise InvalidInputError(
-                "expected drop_missing and exclude beside a raw table; got a Dataset: give them to it"
+                "expected y, target, drop_missing and exclude beside a raw table; got a Dataset, which has its own rows and "
+                "target: give them where it is made"
             )
         return X
     if y is None and (isinstance(X, str | PathLike) or hasattr(X, "read")):

@@ -33,7 +33,7 @@ class Column:
     kind: Literal["constant", "number", "date", "levels"]
     levels: tuple[str, ...] = ()
     origin: str = ""  # the date that is day 0
-    format: str = ""  # how dates are written
+    format: str = ""  # how dates are written, or numbers with separators: a key of `_NOTATIONS`
 
     @property
     def indicators(self) -> tuple[str, ...]:
@@ -52,7 +52,8 @@ class Column:
         name, label, most = str(series.name), f"column '{series.name}'", min(MAX_LEVELS, len(series) // 2)
         if (read := read_numbers(series)) is not None:
             values, notes = read
-            column, distinct = cls(name, "number"), values[:1] if values.min() == values.max() else values
+            column = cls(name, "number", format=notation_of(series))
+            distinct = values[:1] if values.min() == values.max() else values
         elif (dated := read_dates(series, DATE_FORMATS)) is not None:
             distinct, written = dated[0].unique(), dated[1]
             column = cls(name, "date", origin=distinct.min().isoformat(), format=written)
@@ -85,7 +86,7 @@ class Column:
             as_what = f"as '{self.levels[0]}'" if len(self.levels) == 2 else "as none of the known levels"
             note = f"column '{self.name}': levels not seen before, taken {as_what}: {listed(unseen)}"
             return np.equal.outer(texts, np.array(self.indicators, object)).astype(np.float64), (note,) * bool(unseen)
-        if self.kind == "number" and (read := read_numbers(series)) is not None:
+        if self.kind == "number" and (read := read_numbers(series, self.format)) is not None:
             return read[0][:, None], ()
         if self.kind == "date" and (dated := read_dates(series, (self.format,))) is not None:
             days = (dated[0] - pd.Timestamp(self.origin)) / pd.Timedelta(days=1)
@@ -152,7 +153,7 @@ class Encoding:
             raise refusal("what Encoding.to_dict wrote", str(error), "write the file again") from error
 
 
-_GROUPED = {  # separators of thousands, with their decimal marks, and how a thousand is written with them
+_NOTATIONS = {  # how a thousand is written: the separator of thousands, and the decimal mark
     "1,000": (",", r"\."),
     "1.000,0": (r"\.", ","),
     "1 000": ("[ \u00a0\u202f]", "[.,]"),
@@ -160,8 +161,11 @@ _GROUPED = {  # separators of thousands, with their decimal marks, and how a tho
 }
 
 
-def read_numbers(series: pd.Series) -> tuple[FloatArray, Notes] | None:
-    """The column as finite numbers, with a note if they were written in another form; None if it holds something else."""
+def read_numbers(series: pd.Series, notation: str = "") -> tuple[FloatArray, Notes] | None:
+    """The column as finite numbers, with a note if they were written in another form; None if it holds something else.
+
+    The notation of texts with separators is taken from the column itself if none is given.
+    """
     import pandas as pd
 
     values: Any = series
@@ -177,7 +181,8 @@ def read_numbers(series: pd.Series) -> tuple[FloatArray, Notes] | None:
         if values.isin(["true", "false"]).all():
             values, note = values == "true", "true and false, as 1 and 0"
         else:
-            values, note = _ungrouped(values)
+            if notation := notation or notation_of(series):
+                values, note = _without_separators(values, notation), f"{notation} read as 1000"
             values = pd.to_numeric(values, errors="coerce")
     elif not pd.api.types.is_numeric_dtype(series.dtype):
         return None
@@ -190,16 +195,26 @@ def read_numbers(series: pd.Series) -> tuple[FloatArray, Notes] | None:
     return numbers, (f"{label}: {note}",) if note else ()
 
 
-def _ungrouped(texts: pd.Series) -> tuple[pd.Series, str]:
-    """Numbers without separators of thousands, and a note if there were some."""
-    for thousand, (group, point) in _GROUPED.items():
-        decimals = rf"({point}\d+)?" if thousand != "1.000,0" else rf"({point}\d+)"  # 1.000 alone is 1
-        is_grouped = texts.str.fullmatch(rf"[+-]?[1-9]\d{{0,2}}({group}\d{{3}})+{decimals}")
-        if is_grouped.any():
-            plain = texts.str.replace(group, "", regex=True).str.replace(",", ".")
-            is_number = texts.str.fullmatch(rf"[+-]?\d+({point}\d+)?") if point == "," else is_grouped
-            return texts.where(~(is_grouped | is_number), plain), f"{thousand} read as 1000"
-    return texts, ""
+def notation_of(series: pd.Series) -> str:
+    """The notation of which some cell can only be: one with separators of thousands; empty if there is none."""
+    import pandas as pd
+
+    if not _is_text(series):
+        return ""
+    texts = pd.Series(_texts(series))
+    for notation, (group, point) in _NOTATIONS.items():
+        decimals = rf"({point}\d+)" + ("" if notation == "1.000,0" else "?")  # 1.000 by itself is 1
+        if texts.str.fullmatch(rf"[+-]?[1-9]\d{{0,2}}({group}\d{{3}})+{decimals}").any():
+            return notation
+    return ""
+
+
+def _without_separators(texts: pd.Series, notation: str) -> pd.Series:
+    """All cells in the notation of Python; empty where a separator stands in a place that the notation does not know."""
+    group, point = _NOTATIONS[notation]
+    is_written = texts.str.fullmatch(rf"[+-]?(\d{{1,3}}({group}\d{{3}})+|\d+)({point}\d+)?")
+    plain = texts.str.replace(group, "", regex=True).str.replace(",", ".")
+    return plain.where(is_written, texts.mask(texts.str.contains(group), ""))
 
 
 def read_dates(series: pd.Series, formats: Sequence[str]) -> tuple[pd.Series, str] | None:

@@ -111,9 +111,25 @@ def _read_text(text: str, label: str) -> tuple[pd.DataFrame, Notes]:
     except (pd.errors.ParserError, csv.Error) as error:
         got = f"{label} ({str(error).split('C error: ')[-1].strip()})"
         raise refusal("as many fields in every line", got, "correct these lines") from error
-    notes = ("decimal commas read as points",) if decimal == "," else ()
+    notes: Notes = ("decimal commas read as points",) if decimal == "," else ()
+    notes += _perhaps_thousands(rows if header is None else rows[1:], header, decimal)
     frame, empty = _without_empty_rows(frame)
     return _with_names(frame, header, (*notes, *empty), label)
+
+
+def _perhaps_thousands(rows: list[list[str]], header: list[str] | None, decimal: str) -> Notes:
+    """Notes on columns whose decimal mark may separate thousands: 950 beside 1.200 and 15.400, and never 1.25 or 1200."""
+    grouped, small = re.compile(rf"[+-]?[1-9]\d{{0,2}}[{decimal}]\d{{3}}"), re.compile(r"[+-]?\d{1,3}")
+    notes = []
+    for i in range(min(map(len, rows), default=0)):
+        cells = [row[i].strip() for row in rows if row[i].strip() not in MISSING]
+        found = [cell for cell in cells if grouped.fullmatch(cell)]
+        if 1 < len(found) < len(cells) and all(cell in found or small.fullmatch(cell) for cell in cells):
+            name = header[i] if header is not None else default_names(len(rows[0]))[i]
+            value = float(found[0].replace(decimal, "."))
+            otherwise = f"if it means {value * 1000:g}, write it without a mark"
+            notes.append(f"column '{name}': {found[0]} read as {value:g}; {otherwise}")
+    return tuple(notes)
 
 
 def _without_empty_rows(frame: pd.DataFrame) -> tuple[pd.DataFrame, Notes]:
