@@ -1,6 +1,7 @@
 """Claims are checked on left-out rows: noise is not explained, steps and trends do not come back."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.resources import files
 
@@ -15,7 +16,7 @@ from kitt.explain import checks, claims
 from kitt.explain.checks import LeftOut, held_out, opposite, random_folds, table_of
 from kitt.explain.claims import signal
 from kitt.explain.facts import Check, errors_among
-from kitt.explain.seasons import compared_cycles, find, is_resolved, repeated_variance
+from kitt.explain.seasons import compared_cycles, find, is_resolved, pattern_and_level, trend_of
 from kitt.fitting.table import Table
 from real_data import UCI
 
@@ -130,10 +131,29 @@ def test_what_comes_back_is_told_apart_from_a_trend() -> None:
     def line(x: np.ndarray) -> np.ndarray:
         return 3 * x + np.sin(2 * np.pi * x / 7) + 2 * np.sin(2 * np.pi * x / 24)
 
-    assert repeated_variance(line, 0.0, 300.0, 7.0) == pytest.approx(0.5, abs=0.03)
-    assert repeated_variance(line, 0.0, 300.0, 24.0) == pytest.approx(2.0, abs=0.1)
-    assert repeated_variance(lambda x: 3 * x, 0.0, 300.0, 24.0) == pytest.approx(0.0, abs=1e-9)
-    assert repeated_variance(line, 0.0, 30.0, 24.0) == 0.0  # less than two cycles
+    def repeated(f: Callable[[np.ndarray], np.ndarray], period: float) -> float:
+        pattern, level = pattern_and_level(f, 0.0, 300.0, period)
+        assert trend_of(level) == "rises"
+        assert trend_of(-level) == "falls"
+        return float(pattern.var())
+
+    assert repeated(line, 7.0) == pytest.approx(0.5, abs=0.03)
+    assert repeated(line, 24.0) == pytest.approx(2.0, abs=0.1)
+    assert repeated(lambda x: 3 * x, 24.0) == pytest.approx(0.0, abs=1e-9)
+    assert not pattern_and_level(line, 0.0, 30.0, 24.0)[0].size  # less than two cycles
+    assert trend_of(np.sin(np.linspace(0, 6, 50))) is None  # it rises and falls
+    assert trend_of(np.linspace(0, 0.1, 50)) is None  # too little
+
+
+def test_a_sine_and_a_trend_are_both_stated() -> None:
+    rng = np.random.default_rng(1)
+    t = np.arange(200.0)
+    season = np.sin(2 * np.pi * t / 20) + 0.2 * rng.normal(size=200)
+    for slope, words in ((0.02, "the level rises with x1"), (-0.02, "the level falls with x1"), (0.0, "")):
+        text = kitt.explain(kitt.suggest(t[:, None], season + slope * t, fit=True, effort="quick")).text
+        assert "comes back every 20" in text
+        assert words in text
+        assert ("the level" in text) == bool(words)
 
 
 def test_what_rises_does_not_come_back() -> None:

@@ -104,10 +104,11 @@ def checked(
     if is_signal.is_supported:
         left = sum(part.share for part in parts)  # periods overlap where cycles are few: together they make at most all
         for season in _seasons(model, others, checker, groups, s, config, end):
-            share = min(_repeated(season, model, parts, groups, s), left)
+            share, level = _repeated(season, model, parts, groups, s)
+            share = min(share, left)
             if share >= SEASONS.min_share:
                 left -= share
-                found.append(replace(season, share=share))
+                found.append(replace(season, share=share, level=level))
                 checks.append(season.check)
         for check in _structure(checker, parts, groups):
             checks.append(check)
@@ -225,8 +226,10 @@ def _of_kernels(
                 yield Season(name, period * float(s.x_scale[d]), span / period, replace(check, about=name))
 
 
-def _repeated(season: Season, model: FittedGP, parts: Sequence[Part], groups: Groups, s: Standardiser) -> float:
-    """The share of the variance of observations that the fitted mean repeats along a column."""
+def _repeated(
+    season: Season, model: FittedGP, parts: Sequence[Part], groups: Groups, s: Standardiser
+) -> tuple[float, str | None]:
+    """The share of the variance of observations that the fitted mean repeats along a column, and what its level does."""
     words, X = Words(model), model.X[: CHECKS.sensitivity_rows]
     d = next(places[0] for name, places in groups if name == season.column)
     rows = X[:1] if X.shape[1] == 1 else X[:: max(1, len(X) // CHECKS.background)]
@@ -237,9 +240,11 @@ def _repeated(season: Season, model: FittedGP, parts: Sequence[Part], groups: Gr
         return words.mean(there).reshape(len(x), -1).mean(1).numpy()
 
     ends = float(model.X[:, d].min()), float(model.X[:, d].max())
-    repeated = seasons.repeated_variance(line, *ends, season.period / float(s.x_scale[d]))
+    pattern, level = seasons.pattern_and_level(line, *ends, season.period / float(s.x_scale[d]))
+    repeated = float(np.var(pattern)) if len(pattern) else 0.0
     of_mean = repeated / max(float(words.mean(X).var(correction=0)), 1e-300)
-    return min(of_mean, 1.0) * sum(part.share for part in parts)
+    is_whole = season.cycles <= SEASONS.most_cycles  # otherwise only the first cycles were evaluated
+    return min(of_mean, 1.0) * sum(part.share for part in parts), seasons.trend_of(level) if is_whole else None
 
 
 def periods(gp: FittedGP, column: int) -> Iterator[tuple[Word, float]]:

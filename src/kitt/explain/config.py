@@ -54,6 +54,10 @@ class SeasonConfig:
     min_share: float = 0.01  # of the variance of observations, that the fitted mean must repeat
     phases: int = 12  # of a cycle, at which a pattern is evaluated
     most_cycles: int = 50  # over which it is averaged
+    min_rise: float = (
+        0.5  # standard deviations of the target by which the level must rise over the cycles to be said so
+    )
+    most_fall: float = 0.15  # of that rise, by which it may fall in between
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,7 @@ class Season:
     cycles: float  # in the table
     check: Check
     share: float | None = None  # of the variance of observations, that the fitted mean repeats
+    level: str | None = None  # whether the level of the cycles "rises" or "falls" along the column
 
 
 @dataclass(frozen=True)

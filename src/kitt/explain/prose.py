@@ -178,8 +178,11 @@ def _seasons(e: Explanation) -> Iterator[str]:
     whole = sum(season.share or 0.0 for season in e.seasons) > TEXT.whole * (1 - e.noise.share)
     every = _listed([f"every {_period(e, season)}" for season in e.seasons])
     yield f"{'it' if whole else 'a part of it'} comes back {every}."
+    longest = {s.column: s for s in sorted(e.seasons, key=lambda season: season.period)}
+    for season in (s for s in longest.values() if s.level is not None):
+        yield f"beside that, the level {season.level} with {season.column}."
     worths = [f"{number(s.check.gain)} ± {number(s.check.error)}" for s in e.seasons]
-    yield f"without that, left-out cycles are predicted worse, by {_listed(worths)} nats per row."
+    yield f"without what comes back, left-out cycles are predicted worse, by {_listed(worths)} nats per row."
 
 
 # --- columns ----------------------------------------------------------------------------------------------------------

@@ -91,20 +91,33 @@ def compared_cycles(
     return replace(check, errors=errors_among(columns, len(np.unique(cycles))))
 
 
-def repeated_variance(line: Line, low: float, high: float, period: float, config: SeasonConfig = SEASONS) -> float:
-    """The variance of the part of a function that repeats: its mean at each phase, after its level is subtracted.
+def pattern_and_level(
+    line: Line, low: float, high: float, period: float, config: SeasonConfig = SEASONS
+) -> tuple[FloatArray, FloatArray]:
+    """The part of a function that repeats, and its level; both empty with less than two cycles.
 
-    The level is the mean over one period around each point, as in the classical decomposition of a series.
+    The level is the mean over one period around each point, as in the classical decomposition of a series; the pattern is
+    the mean at each phase after the level is subtracted.
     """
     phases = config.phases
     count = min(int((high - low) / period * phases), config.most_cycles * phases)
     if count < 2 * phases:
-        return 0.0
+        return np.zeros(0), np.zeros(0)
     f = line(low + period / phases * np.arange(count + 1, dtype=np.float64))
     window = np.r_[0.5, np.ones(phases - 1), 0.5] / phases
-    rest = f[phases // 2 : len(f) - phases // 2] - np.convolve(f, window, "valid")
-    pattern = [float(rest[phase::phases].mean()) for phase in range(phases)]
-    return float(np.var(pattern))
+    level = np.convolve(f, window, "valid")
+    rest = f[phases // 2 : len(f) - phases // 2] - level
+    return np.array([rest[phase::phases].mean() for phase in range(phases)]), level
+
+
+def trend_of(level: FloatArray, config: SeasonConfig = SEASONS) -> str | None:
+    """Whether a level, in standard deviations of the target, "rises" or "falls" all along, and by enough to say so."""
+    for word, way in (("rises", level), ("falls", -level)):
+        rise = float(np.ptp(way)) if len(way) else 0.0
+        fallen = float((np.maximum.accumulate(way) - way).max(initial=0.0))
+        if rise >= config.min_rise and fallen <= config.most_fall * rise:
+            return word
+    return None
 
 
 def _is_known(period: float, found: Sequence[tuple[float, Check]]) -> bool:
