@@ -64,7 +64,7 @@ def test_gpytorch_cannot_have_tiny_units():
     tiny = FittedKernel(
         standard.expression, standard.parameters, ("x",), "y", Standardiser(np.zeros(1), np.ones(1), 0.0, 1e-6)
     )
-    with pytest.warns(UserWarning, match="smaller units"):
+    with pytest.warns(UserWarning, match="units in which its values are larger"):
         export.live(tiny, "gpytorch")
 
 

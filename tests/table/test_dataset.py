@@ -186,3 +186,9 @@ def test_rows_keep_columns_that_became_constant():
         part = data.rows(index)
         assert (part.n, part.d, part.names, part.encoding) == (2, 9, data.names, data.encoding)
     assert data.rows([0, 2, 4]).y.std() == 0
+
+
+def test_another_target_than_the_last_column_is_pointed_out():
+    frame = pd.DataFrame({"a": np.arange(9.0), "z": np.arange(9.0) ** 2, "y": 1.0})
+    assert Dataset.from_frame(frame, exclude="y").notes == ("the last column is excluded, so 'z' is the target",)
+    assert not Dataset.from_frame(frame, "z", exclude="y").notes

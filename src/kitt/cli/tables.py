@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kitt.model.options import Progress
 
 app = typer.Typer()
+_MAIN_SHARE = 0.5  # of the weight of a model, below which an exported kernel is not called the model's
 _OF_EVIDENCE = 0.6  # share of the time of an explanation that the predictions of left-out rows take, about
 
 
@@ -350,4 +351,8 @@ def export(
 
     if out is not None:
         check_writable(out, model)
-    write(out, load(model).code(to, component, standardised))
+    fitted = load(model)
+    write(out, fitted.code(to, component, standardised))
+    share = fitted.weights[fitted.kernels.index(fitted.best) if component is None else component]
+    if share < _MAIN_SHARE:
+        notes([f"this kernel has {share:.0%} of the weight of the model: by itself it predicts differently"])

@@ -225,7 +225,7 @@ def _warn_of_small_units(units: FittedKernel, library: str) -> None:
     if library in ("gpytorch", "botorch") and float(np.asarray(units.parameters["noise"])) < _LEAST_VARIANCE:
         warnings.warn(
             f"the noise of {units.target} has a variance of {units.parameters['noise']:.1g}, and GPyTorch rounds variances "
-            "below 1e-10 up: write the target in smaller units, or take standardised=True",
+            "below 1e-10 up: write the target in units in which its values are larger",
             stacklevel=3,
         )
 

@@ -173,12 +173,16 @@ class Dataset:
         if whole is None:
             remedy = "pass arrays to Dataset.from_arrays, and files to Dataset.read"
             raise refusal("a data frame of pandas, polars or Arrow", type(df).__name__, remedy)
-        frame, target = _select(whole, target, (exclude,) if isinstance(exclude, str) else tuple(exclude))
+        excluded = (exclude,) if isinstance(exclude, str) else tuple(exclude)
         notes: Notes = ()
+        is_last_excluded = target is None and bool({*column_names(whole)[-1:]} & {*excluded})
+        frame, target = _select(whole, target, excluded)
+        if is_last_excluded:
+            notes = (f"the last column is excluded, so '{target}' is the target",)
         incomplete = frame.isna().any(axis=1).to_numpy()
         if drop_missing and incomplete.any():
             frame = frame[~incomplete]
-            notes = (f"dropped {incomplete.sum()} of {len(whole)} rows, which had missing values",)
+            notes += (f"dropped {incomplete.sum()} of {len(whole)} rows, which had missing values",)
         check_complete(
             frame, "pass drop_missing=True to drop these rows, exclude the columns, or fill the cells in", _MISSING
         )
