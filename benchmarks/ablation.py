@@ -32,7 +32,7 @@ SHOWN = ("paper-64x4", "paper-64x1", "paper-256x2")
 
 
 def silent_probe(
-    t: features.PaddedTables, roughness: torch.Tensor, nugget: torch.Tensor
+    t: features.Tables, roughness: torch.Tensor, nugget: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """As many numbers as the probes give, all zero."""
     one = features.prepare(torch.zeros(1, 2, 1), torch.zeros(1, 2))
@@ -41,15 +41,13 @@ def silent_probe(
     return t.X.new_zeros(B, D, column.shape[-1]), t.X.new_zeros(B, whole.shape[-1])
 
 
-def without_residual(
-    X: torch.Tensor, y: torch.Tensor, n_mask: torch.Tensor | None = None, d_mask: torch.Tensor | None = None
-) -> features.PaddedTables:
+def without_residual(X: torch.Tensor, y: torch.Tensor) -> features.Tables:
     """The target in place of what a linear fit leaves of it."""
-    t = features.prepare(X, y, n_mask, d_mask)
+    t = features.prepare(X, y)
     return replace(t, residual=t.y, unexplained=torch.ones_like(t.unexplained))
 
 
-def without_spectra(t: features.PaddedTables) -> tuple[torch.Tensor, torch.Tensor]:
+def without_spectra(t: features.Tables) -> tuple[torch.Tensor, torch.Tensor]:
     column, whole = features.describe(t)
     column[..., features.spectra_of(column)] = 0
     return column, whole

@@ -131,7 +131,8 @@ def test_a_batch_mixes_its_sources() -> None:
 def test_losses_are_those_of_the_network() -> None:
     model, batch, network = build(SMOKE.network).eval(), a_batch(), SMOKE.network
     prompt, target = teacher_forcing(network_captions(batch, network), network)
-    log_p, logits = model(batch.X, batch.y, prompt)
+    encodings = model.encode(batch.X, batch.y)
+    log_p, logits = model.classify(encodings), model.decode(encodings, prompt)
     found = losses(model, batch, SMOKE)
     assert_close(found["word"], -log_p[range(12), batch.captions[:, 0]])
     assert_close(
@@ -183,13 +184,13 @@ class Oracle(Captioner):
         torch.nn.Module.__init__(self)
         self.captions, self.config = captions, config
 
-    def encode(self, X: Tensor, y: Tensor, n_mask: Any = None, d_mask: Any = None) -> Tensor:
+    def encode(self, X: Tensor, y: Tensor) -> Tensor:
         return torch.zeros(len(X), 1, 1)
 
-    def classify(self, encodings: Tensor, d_mask: Any = None) -> Tensor:
+    def classify(self, encodings: Tensor) -> Tensor:
         return torch.nn.functional.one_hot(self.captions[:, 0], self.config.words).float().mul(20).log_softmax(-1)
 
-    def decode(self, encodings: Tensor, d_mask: Any, prompt: Tensor) -> Tensor:
+    def decode(self, encodings: Tensor, prompt: Tensor) -> Tensor:
         _, target = teacher_forcing(self.captions, self.config)
         return torch.nn.functional.one_hot(target, self.config.pad + 1)[:, : prompt.shape[1], :-2].float() * 20
 
@@ -211,10 +212,10 @@ def test_greedy_says_the_likeliest_allowed_word_at_every_step() -> None:
     torch.manual_seed(0)
     model = build(config).eval()
     encodings = model.encode(batch.X, batch.y)
-    for i, caption in enumerate(greedy(model, encodings, None, config).tolist()):
+    for i, caption in enumerate(greedy(model, encodings, config).tolist()):
         prompt: list[int] = [config.start]
         for word in caption:
-            logits = model.decode(encodings[i : i + 1], None, torch.tensor([prompt]))[0, -1].tolist()
+            logits = model.decode(encodings[i : i + 1], torch.tensor([prompt]))[0, -1].tolist()
             allowed = [w for w in range(config.words + 1) if w not in prompt and (w < config.stop or len(prompt) > 1)]
             expected = max(allowed, key=lambda w: logits[w])
             assert word == (config.pad if expected == config.stop else expected)

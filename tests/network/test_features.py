@@ -1,4 +1,4 @@
-"""The statistics: order does not matter, padding does not matter, and they show what they are meant to show."""
+"""The statistics: order does not matter, and they show what they are meant to show."""
 
 import pytest
 import torch
@@ -12,8 +12,8 @@ def tables(B=3, N=20, D=3, dtype=torch.float64):
     return batch.X.to(dtype), batch.y.to(dtype)
 
 
-def everything(X, y, n_mask=None, d_mask=None):
-    t = prepare(X, y, n_mask, d_mask)
+def everything(X, y):
+    t = prepare(X, y)
     rough = torch.ones(X.shape[0], X.shape[2], dtype=X.dtype)
     return (*describe(t), *probe(t, rough, torch.full((len(X),), 0.1, dtype=X.dtype)))
 
@@ -28,19 +28,6 @@ def test_order_of_points_and_columns(N, D):
         assert torch.allclose(before, after, atol=1e-9)
     for before, after in ((whole, shuffled[1]), (probe_whole, shuffled[3])):
         assert torch.allclose(before, after, atol=1e-9)
-
-
-def test_padding_changes_nothing():
-    X, y = tables(N=12, D=2)
-    alone = everything(X, y)
-    big_X, big_y = torch.full((3, 20, 5), 7.0, dtype=X.dtype), torch.full((3, 20), -3.0, dtype=X.dtype)
-    big_X[:, :12, :2], big_y[:, :12] = X, y
-    n_mask, d_mask = torch.arange(20) < 12, torch.arange(5) < 2
-    padded = everything(big_X, big_y, n_mask.expand(3, 20), d_mask.expand(3, 5))
-    for a, b in zip(alone, padded, strict=True):
-        assert torch.allclose(a, b[:, :2] if b.dim() == 3 else b, atol=1e-9)
-        if b.dim() == 3:
-            assert (b[:, 2:] == 0).all()
 
 
 @pytest.mark.parametrize("make", [torch.zeros, torch.ones])

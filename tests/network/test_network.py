@@ -1,4 +1,4 @@
-"""The network: its symmetries (the paper's Propositions 1 and 2), its masks, its captions, its config."""
+"""The network: its symmetries (the paper's Propositions 1 and 2), its captions, its config."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -45,31 +45,13 @@ def table(N: int, D: int) -> tuple[Tensor, Tensor]:
     return torch.randn(1, N, D, dtype=torch.float64), torch.randn(1, N, dtype=torch.float64)
 
 
-def outputs(
-    net: Captioner,
-    X: Tensor,
-    y: Tensor,
-    prompt: Tensor = PROMPT,
-    n_mask: Tensor | None = None,
-    d_mask: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    encodings = net.encode(X, y, n_mask, d_mask)
-    return encodings, net.classify(encodings, d_mask), net.decode(encodings, d_mask, prompt)
+def outputs(net: Captioner, X: Tensor, y: Tensor, prompt: Tensor = PROMPT) -> tuple[Tensor, Tensor, Tensor]:
+    encodings = net.encode(X, y)
+    return encodings, net.classify(encodings), net.decode(encodings, prompt)
 
 
 def close(actual: Tensor, expected: Tensor) -> None:
     assert_close(actual, expected, rtol=0, atol=1e-10)
-
-
-def padded_batch() -> tuple[list[tuple[Tensor, Tensor]], Tensor, Tensor, Tensor, Tensor]:
-    """Tables of all SHAPES, by themselves and as one batch with masks; zeros in the masked places."""
-    tables = [table(N, D) for N, D in SHAPES]
-    B, N, D = len(SHAPES), max(n for n, _ in SHAPES), max(d for _, d in SHAPES)
-    X, y = torch.zeros(B, N, D, dtype=torch.float64), torch.zeros(B, N, dtype=torch.float64)
-    n_mask, d_mask = torch.zeros(B, N, dtype=torch.bool), torch.zeros(B, D, dtype=torch.bool)
-    for b, (n, d) in enumerate(SHAPES):
-        X[b, :n, :d], y[b, :n], n_mask[b, :n], d_mask[b, :d] = tables[b][0][0], tables[b][1][0], True, True
-    return tables, X, y, n_mask, d_mask
 
 
 @pytest.mark.parametrize(("N", "D"), SHAPES)
@@ -109,40 +91,13 @@ def test_the_network_does_look_at_points_and_dimensions(net: Captioner) -> None:
             assert (actual - expected).abs().max() > 1e-6
 
 
-def test_a_masked_batch_equals_one_by_one(net: Captioner) -> None:
-    tables, X, y, n_mask, d_mask = padded_batch()
-    encodings, log_p, logits = outputs(net, X, y, PROMPT.expand(len(SHAPES), -1), n_mask, d_mask)
-    for b, (_, D) in enumerate(SHAPES):
-        for actual, expected in zip((encodings[b, :D], log_p[b], logits[b]), outputs(net, *tables[b]), strict=True):
-            close(actual, expected[0])
-
-
-def test_no_mask_equals_a_mask_of_ones(net: Captioner) -> None:
-    X, y = table(12, 4)
-    ones = torch.ones(1, 12, dtype=torch.bool), torch.ones(1, 4, dtype=torch.bool)
-    for actual, expected in zip(outputs(net, X, y, PROMPT, *ones), outputs(net, X, y), strict=True):
-        close(actual, expected)
-
-
-@pytest.mark.parametrize("garbage", [1e6, -1e30, torch.nan])
-def test_what_stands_in_masked_places_does_not_leak(net: Captioner, garbage: float) -> None:
-    _, X, y, n_mask, d_mask = padded_batch()
-    prompt = PROMPT.expand(len(SHAPES), -1)
-    plain = outputs(net, X, y, prompt, n_mask, d_mask)
-    X = X.masked_fill(~(n_mask[:, :, None] & d_mask[:, None]), garbage)
-    filled = outputs(net, X, y.masked_fill(~n_mask, garbage), prompt, n_mask, d_mask)
-    close(filled[0][d_mask], plain[0][d_mask])
-    close(filled[1], plain[1])
-    close(filled[2], plain[2])
-
-
-def test_encodings_of_masked_dimensions_do_not_leak(net: Captioner) -> None:
-    _, X, y, n_mask, d_mask = padded_batch()
-    prompt = PROMPT.expand(len(SHAPES), -1)
-    encodings, log_p, logits = outputs(net, X, y, prompt, n_mask, d_mask)
-    encodings = encodings.masked_fill(~d_mask[..., None], 1e6)
-    close(net.classify(encodings, d_mask), log_p)
-    close(net.decode(encodings, d_mask, prompt), logits)
+def test_a_batch_equals_one_by_one(net: Captioner) -> None:
+    tables = [table(12, 4) for _ in range(3)]
+    X, y = (torch.cat(parts) for parts in zip(*tables, strict=True))
+    together = outputs(net, X, y, PROMPT.expand(3, -1))
+    for b, one in enumerate(tables):
+        for actual, expected in zip(together, outputs(net, *one), strict=True):
+            close(actual[b], expected[0])
 
 
 def test_classifier_averages_the_probabilities_of_the_dimensions() -> None:
@@ -154,14 +109,14 @@ def test_classifier_averages_the_probabilities_of_the_dimensions() -> None:
 def test_decoder_attends_to_dimensions_and_not_to_their_mean(net: Captioner) -> None:
     encodings = torch.randn(1, 4, CONFIG.width, dtype=torch.float64)
     mean = encodings.mean(1, keepdim=True)
-    assert (net.decode(encodings, None, PROMPT) - net.decode(mean, None, PROMPT)).abs().max() > 1e-6
+    assert (net.decode(encodings, PROMPT) - net.decode(mean, PROMPT)).abs().max() > 1e-6
 
 
 def test_later_tokens_do_not_change_earlier_logits(net: Captioner) -> None:
     encodings = torch.randn(1, 4, CONFIG.width, dtype=torch.float64)
-    logits = net.decode(encodings, None, torch.tensor([[START, 3, 5]]))
+    logits = net.decode(encodings, torch.tensor([[START, 3, 5]]))
     for t, other in [(1, [START, 6, 0]), (2, [START, 3, PAD]), (1, [START, PAD, PAD])]:
-        changed = net.decode(encodings, None, torch.tensor([other]))
+        changed = net.decode(encodings, torch.tensor([other]))
         close(changed[:, :t], logits[:, :t])
         assert (changed[:, t:] - logits[:, t:]).abs().amax(-1).min() > 1e-6
 
@@ -169,9 +124,9 @@ def test_later_tokens_do_not_change_earlier_logits(net: Captioner) -> None:
 def test_one_pass_equals_step_by_step(net: Captioner) -> None:
     encodings = torch.randn(2, 4, CONFIG.width, dtype=torch.float64)
     prompt = torch.tensor([[START, 3, 5], [START, 2, PAD]])
-    logits = net.decode(encodings, None, prompt)
+    logits = net.decode(encodings, prompt)
     for t in range(3):
-        close(net.decode(encodings, None, prompt[:, : t + 1])[:, -1], logits[:, t])
+        close(net.decode(encodings, prompt[:, : t + 1])[:, -1], logits[:, t])
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 6])
@@ -180,7 +135,7 @@ def test_when_the_order_of_the_prompt_matters(blocks: int) -> None:
     decoder = Decoder(7, 16, width=24, heads=3, blocks=blocks, dropout=0.1).double().eval()
     prompts = torch.tensor([[START, 3, 5, 2], [START, 5, 3, 2], [START, 3, 2, 5]])
     encodings = torch.randn(1, 4, 16, dtype=torch.float64).expand(3, -1, -1)
-    following = decoder(encodings, None, prompts)[:, -1]
+    following = decoder(encodings, prompts)[:, -1]
     earlier_words, last_word = (following[1:] - following[0]).abs().amax(-1)
     assert last_word > 1e-6
     assert earlier_words < 1e-10 if blocks == 1 else earlier_words > 1e-6
@@ -197,10 +152,10 @@ def test_teacher_forcing() -> None:
 
 
 def test_gradient_reaches_every_parameter(net: Captioner) -> None:
-    _, X, y, n_mask, d_mask = padded_batch()
-    captions = torch.randint(CONFIG.words, (len(SHAPES), 3))
+    X, y = torch.randn(5, 12, 4, dtype=torch.float64), torch.randn(5, 12, dtype=torch.float64)
+    captions = torch.randint(CONFIG.words, (5, 3))
     prompt, target = teacher_forcing(captions, CONFIG)
-    log_p, logits = net.train()(X, y, prompt, n_mask, d_mask)
+    _, log_p, logits = outputs(net.train(), X, y, prompt)
     caption_loss = cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD)
     (caption_loss - log_p.gather(1, captions[:, :1]).mean()).backward()
     for name, parameter in net.named_parameters():
@@ -265,13 +220,10 @@ def test_unknown_choices_are_errors() -> None:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("masked", [False, True])
-def test_attention_in_training_is_that_in_use(causal: bool, masked: bool) -> None:
+def test_attention_in_training_is_that_in_use(causal: bool) -> None:
     """Matrix products where there are gradients, the fused form elsewhere."""
     Q, K, V = (torch.randn(3, 5, 8, dtype=torch.float64) for _ in range(3))
-    valid = torch.tensor([[True] * 5, [True, True, True, False, False], [True, False, True, False, True]])
-    options = {"valid": valid if masked and not causal else None, "causal": causal}
-    used = attention(Q, K, V, 2, **options)
-    trained = attention(Q.clone().requires_grad_(), K, V, 2, **options)
+    used = attention(Q, K, V, 2, causal=causal)
+    trained = attention(Q.clone().requires_grad_(), K, V, 2, causal=causal)
     assert trained.requires_grad
     close(trained.detach(), used)

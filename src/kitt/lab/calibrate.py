@@ -101,7 +101,7 @@ def calibrate(loaded: LoadedModel, batches: list[Batch]) -> dict[str, float]:
             prompt, target = teacher_forcing(captions, config)
             words.append(network.classify(encodings))
             labels.append(captions[:, 0])
-            steps.append(network.decode(encodings, None, prompt).flatten(0, 1))
+            steps.append(network.decode(encodings, prompt).flatten(0, 1))
             targets.append(target.flatten())
     said = torch.cat(targets) != config.pad
     out = {

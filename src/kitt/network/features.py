@@ -3,9 +3,9 @@
 `describe` computes statistics along each column (spectrum, variogram, smoothing error) and of all columns together; `probe`
 measures how well a few Gaussian processes with given lengthscales explain the data.
 Both return numbers for each column, equivariant to the order of the columns, and for the whole table; neither depends
-on the order of the rows. With a mask, a padded data set gets the same numbers as the data set alone.
+on the order of the rows.
 
-Shapes: X (B, N, D) and y (B, N) standardised, n_mask (B, N) and d_mask (B, D) ones and zeros (or None).
+Shapes: X (B, N, D) and y (B, N), standardised.
 """
 
 from __future__ import annotations
@@ -26,56 +26,48 @@ _CHUNK = 2**19  # entries of the pairwise matrices worked on at once, so that th
 
 
 @dataclass(frozen=True)
-class PaddedTables:
-    """A batch of standardised tables, with zeros where there is no data, and the residual of a linear fit."""
+class Tables:
+    """A batch of standardised tables, and the residual of a linear fit."""
 
     X: Tensor  # (B, N, D)
     y: Tensor  # (B, N)
     residual: Tensor  # (B, N) standardised
     unexplained: Tensor  # (B,) share of the variance that the linear fit leaves
-    n_mask: Tensor  # (B, N)
-    d_mask: Tensor  # (B, D)
     n: Tensor  # (B,) number of points
     d: Tensor  # (B,) number of columns
 
-    def double(self) -> PaddedTables:
-        return PaddedTables(**{field.name: getattr(self, field.name).double() for field in fields(self)})
+    def double(self) -> Tables:
+        return Tables(**{field.name: getattr(self, field.name).double() for field in fields(self)})
 
 
-def prepare(X: Tensor, y: Tensor, n_mask: Tensor | None = None, d_mask: Tensor | None = None) -> PaddedTables:
+def prepare(X: Tensor, y: Tensor) -> Tables:
     B, N, D = X.shape
-    n_mask = X.new_ones(B, N) if n_mask is None else n_mask.to(X)
-    d_mask = X.new_ones(B, D) if d_mask is None else d_mask.to(X)
-    X = torch.where((n_mask[:, :, None] * d_mask[:, None, :]) > 0, X, torch.zeros_like(X))
-    y = torch.where(n_mask > 0, y, torch.zeros_like(y))
-    n, d = n_mask.sum(1), d_mask.sum(1)
     # Ridge regression; the penalty of about one observation keeps N <= D harmless.
-    A = torch.cat([X, n_mask.unsqueeze(-1)], -1)
-    gram = A.mT @ A + torch.diag_embed(torch.cat([2.0 - d_mask, torch.ones_like(d_mask[:, :1])], 1))
-    beta = torch.linalg.solve(gram, A.mT @ y.unsqueeze(-1))
-    residual = (y - (A @ beta).squeeze(-1)) * n_mask
-    residual, unexplained = _standardised(residual, n_mask, n)
-    return PaddedTables(X, y, residual, unexplained, n_mask, d_mask, n, d)
+    A = torch.cat([X, X.new_ones(B, N, 1)], -1)
+    beta = torch.linalg.solve(A.mT @ A + torch.eye(D + 1).to(X), A.mT @ y.unsqueeze(-1))
+    residual, unexplained = _standardised(y - (A @ beta).squeeze(-1))
+    return Tables(X, y, residual, unexplained, X.new_full((B,), float(N)), X.new_full((B,), float(D)))
 
 
-def _standardised(values: Tensor, mask: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
-    mean = (values * mask).sum(-1, keepdim=True) / n[:, None]
-    centred = (values - mean) * mask
+def _standardised(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Values (B, N) with mean zero and variance one over the points, and their variance (B,) before that."""
+    n = values.shape[-1]
+    centred = values - values.sum(-1, keepdim=True) / n
     variance = centred.square().sum(-1) / n
     return centred / (variance + _EPS).sqrt()[:, None], variance
 
 
-def describe(t: PaddedTables) -> tuple[Tensor, Tensor]:
+def describe(t: Tables) -> tuple[Tensor, Tensor]:
     """Numbers for each column (B, D, F) and for the whole table (B, G)."""
     total = _squared_distances(t.X)
     columns = [
         _shape(t),
-        _spectra(t.X, torch.stack([t.y, t.residual, _square(t.y, t)], 1), t),
+        _spectra(t.X, torch.stack([t.y, t.residual, _square(t.y)], 1), t),
         _along_columns(t, total),
     ]
     joint = _smooth(total / t.d[:, None, None], None, _signals(t), t.n)
     fine = torch.stack([_log(t.n), _log(t.d), _log(t.unexplained), *_moments(t.y, t), *_moments(t.residual, t)], -1)
-    return torch.cat(columns, -1) * t.d_mask.unsqueeze(-1), torch.cat([joint, fine], -1)
+    return torch.cat(columns, -1), torch.cat([joint, fine], -1)
 
 
 def _squared_distances(z: Tensor) -> Tensor:
@@ -85,12 +77,12 @@ def _squared_distances(z: Tensor) -> Tensor:
     return squared
 
 
-def _signals(t: PaddedTables) -> Tensor:
-    """[1, y, y², r, r²], zero where masked: (B, 5, N)."""
-    return torch.stack([t.n_mask, t.y, t.y.square(), t.residual, t.residual.square()], 1)
+def _signals(t: Tables) -> Tensor:
+    """[1, y, y², r, r²], (B, 5, N)."""
+    return torch.stack([torch.ones_like(t.y), t.y, t.y.square(), t.residual, t.residual.square()], 1)
 
 
-def _along_columns(t: PaddedTables, total: Tensor) -> Tensor:
+def _along_columns(t: Tables, total: Tensor) -> Tensor:
     """Ties, and smoothing along each column: over all points, and over points that are close in the other columns."""
     B, N, D = t.X.shape
     x = t.X.mT.reshape(B * D, N)
@@ -100,7 +92,7 @@ def _along_columns(t: PaddedTables, total: Tensor) -> Tensor:
     for part in torch.arange(B * D).split(max(1, _CHUNK // (N * N))):
         here, n = data_set[part], t.n[data_set[part]]
         squared = (x[part].unsqueeze(-1) - x[part].unsqueeze(-2)).square_()
-        ties = ((signals[here, :1] @ (squared < 1e-8).to(x)).squeeze(1) * t.n_mask[here]).sum(1) / n / n
+        ties = (squared < 1e-8).to(x).sum((1, 2)) / n / n
         rest = torch.exp((total[here] - squared).mul_((-0.5 / width[here].square())[:, None, None]))
         smooth = _smooth(squared, rest, signals[here], n)
         out.append(torch.cat([ties.unsqueeze(-1), ties.clamp_min(1e-4).log().unsqueeze(-1), smooth], -1))
@@ -111,21 +103,21 @@ def _log(values: Tensor) -> Tensor:
     return (values + _EPS).log()
 
 
-def _square(values: Tensor, t: PaddedTables) -> Tensor:
+def _square(values: Tensor) -> Tensor:
     """Standardised squares: how the size of the target varies."""
-    return _standardised(values.square(), t.n_mask, t.n)[0]
+    return _standardised(values.square())[0]
 
 
-def _moments(values: Tensor, t: PaddedTables) -> list[Tensor]:
+def _moments(values: Tensor, t: Tables) -> list[Tensor]:
     """Skewness and log kurtosis of a standardised quantity."""
     return [values.pow(3).sum(1) / t.n / 10, _log(values.pow(4).sum(1) / t.n)]
 
 
-def _shape(t: PaddedTables) -> Tensor:
+def _shape(t: Tables) -> Tensor:
     """Moments of each column and of the target along it, (B, D, 11)."""
     n = t.n[:, None]
     x, x2 = t.X, t.X.square()
-    signals = torch.stack([t.y, t.residual, _square(t.y, t), _square(t.residual, t)], -1)  # (B, N, 4)
+    signals = torch.stack([t.y, t.residual, _square(t.y), _square(t.residual)], -1)  # (B, N, 4)
     along = x.mT @ signals / n.unsqueeze(-1)
     across = (x2.mT @ signals) / n.unsqueeze(-1) - (x2.sum(1) / n).unsqueeze(-1) * (signals.sum(1) / n).unsqueeze(1)
     skew, kurtosis = x.pow(3).sum(1) / n, x.pow(4).sum(1) / n
@@ -134,12 +126,12 @@ def _shape(t: PaddedTables) -> Tensor:
     return torch.cat([along.abs(), across, own], -1)
 
 
-def _spectra(X: Tensor, signals: Tensor, t: PaddedTables) -> Tensor:
+def _spectra(X: Tensor, signals: Tensor, t: Tables) -> Tensor:
     """Log periodogram of each signal (B, S, N) along each column, (B, D, S·40)."""
     omega = 2 * math.pi * torch.tensor(FREQUENCIES, dtype=X.dtype, device=X.device)
     phase = X.mT.unsqueeze(-1) * omega  # (B, D, N, W)
-    masked = (signals * t.n_mask.unsqueeze(1)).unsqueeze(1)  # (B, 1, S, N)
-    power = (masked @ phase.cos()).square() + (masked @ phase.sin()).square()  # (B, D, S, W)
+    signals = signals.unsqueeze(1)  # (B, 1, S, N)
+    power = (signals @ phase.cos()).square() + (signals @ phase.sin()).square()  # (B, D, S, W)
     return _log(power / t.n[:, None, None, None] + 1e-3).flatten(2)
 
 
@@ -159,19 +151,19 @@ def _smooth(squared: Tensor, window: Tensor | None, signals: Tensor, n: Tensor) 
         if window is not None and i % 2 == 0:
             sums.append(signals @ (weights * window))
     own = torch.stack(sums, 1) - signals.unsqueeze(1)  # (C, passes, 5, N): a point's own weight is one
-    m, n = signals[:, None, 0], n.unsqueeze(-1)
-    mass = own[:, :, 0].clamp_min(0) * m
+    n = n.unsqueeze(-1)
+    mass = own[:, :, 0].clamp_min(0)
     total = mass.sum(-1) + 0.01
     out = [_log(mass.sum(-1) / n)]
     for k in (1, 3):
         s, smooth = signals[:, None, k], own[:, :, k]
-        error = ((s - smooth / (mass + 0.05)).square() * m).sum(-1) / n
-        gap = (s.square() * mass + own[:, :, k + 1] * m - 2 * s * smooth).sum(-1) / (2 * total)
+        error = (s - smooth / (mass + 0.05)).square().sum(-1) / n
+        gap = (s.square() * mass + own[:, :, k + 1] - 2 * s * smooth).sum(-1) / (2 * total)
         out += [_log(error.clamp_max(100)), (s * smooth).sum(-1) / total, _log(gap.clamp(1e-3, 100))]
     return torch.cat(out, -1)
 
 
-def probe(t: PaddedTables, roughness: Tensor, nugget: Tensor) -> tuple[Tensor, Tensor]:
+def probe(t: Tables, roughness: Tensor, nugget: Tensor) -> tuple[Tensor, Tensor]:
     """Evidence for a few Gaussian processes with inverse lengthscales `roughness` (B, D) and noise share `nugget` (B,).
 
     For RBF and the three Materns at three multiples of the metric: the profile log likelihood (the overall variance is
@@ -179,15 +171,14 @@ def probe(t: PaddedTables, roughness: Tensor, nugget: Tensor) -> tuple[Tensor, T
     leave-one-out errors, their spectrum along each column and whether they grow with it. No gradient flows back.
     """
     with torch.no_grad():
-        squared = _squared_distances(t.X * (roughness * t.d_mask).unsqueeze(1))
-        both = t.n_mask.unsqueeze(-1) * t.n_mask.unsqueeze(-2)
+        squared = _squared_distances(t.X * roughness.unsqueeze(1))
         distance = squared.sqrt()
         targets = torch.stack([t.y, t.residual], -1)
         scores, errors = [], None
         for family in PROBE_FAMILIES:
             for scale in PROBE_SCALES:
-                K = _correlation(family, squared, distance, scale).mul_(both)
-                torch.diagonal(K, dim1=-2, dim2=-1).copy_(1.0 + nugget[:, None] * t.n_mask)
+                K = _correlation(family, squared, distance, scale)
+                torch.diagonal(K, dim1=-2, dim2=-1).copy_(1.0 + nugget[:, None])
                 L = torch.linalg.cholesky_ex(K).L
                 solved = torch.linalg.solve_triangular(L, targets, upper=False)
                 log_det = 2 * torch.diagonal(L, dim1=-2, dim2=-1).log().sum(-1) / t.n
@@ -209,14 +200,14 @@ def _correlation(family: str, squared: Tensor, distance: Tensor, scale: float) -
     return decay.mul_(1 + r) if family == "matern32" else decay.mul_((r / 3 + 1).mul_(r).add_(1))
 
 
-def _leave_one_out_errors(L: Tensor, t: PaddedTables) -> Tensor:
+def _leave_one_out_errors(L: Tensor, t: Tables) -> Tensor:
     inverse = torch.cholesky_inverse(L)
     precision = torch.diagonal(inverse, dim1=-2, dim2=-1)
     errors = (inverse @ t.residual.unsqueeze(-1)).squeeze(-1) / precision.clamp_min(_EPS).sqrt()
-    return _standardised(errors * t.n_mask, t.n_mask, t.n)[0]
+    return _standardised(errors)[0]
 
 
-def _probe_features(scores: Tensor, errors: Tensor, t: PaddedTables) -> tuple[Tensor, Tensor]:
+def _probe_features(scores: Tensor, errors: Tensor, t: Tables) -> tuple[Tensor, Tensor]:
     """scores (B, 2, P) per point; the total differences between families are what decides, so they come too, clipped."""
     scores = torch.nan_to_num(scores, nan=-10.0, posinf=10.0, neginf=-10.0).clamp(-10, 10)
     relative = (scores - scores.amax(-1, keepdim=True)) * t.n[:, None, None]
@@ -224,13 +215,13 @@ def _probe_features(scores: Tensor, errors: Tensor, t: PaddedTables) -> tuple[Te
     best = (by_family - by_family.amax(-1, keepdim=True)) * t.n[:, None, None]
     whole = [scores.flatten(1), _compress(relative).flatten(1), _compress(best).flatten(1)]
     whole += [m.unsqueeze(-1) for m in _moments(errors, t)]
-    squares = _square(errors, t)
+    squares = _square(errors)
     n = t.n[:, None]
     along = (t.X.mT @ squares.unsqueeze(-1)).squeeze(-1) / n
     across = (t.X.square().mT @ squares.unsqueeze(-1)).squeeze(-1) / n
     spectrum = _spectra(t.X, torch.stack([errors, squares], 1), t)
     column = torch.cat([along.abs().unsqueeze(-1), across.unsqueeze(-1), spectrum], -1)
-    return column * t.d_mask.unsqueeze(-1), torch.cat(whole, -1)
+    return column, torch.cat(whole, -1)
 
 
 def _compress(nats: Tensor) -> Tensor:

@@ -4,11 +4,11 @@ An encoder turns a data set into one encoding per input dimension, once. A class
 log-probabilities of the single words; a decoder turns them and a prompt into logits of the next word of a caption.
 
 Shapes: B data sets, N points, D input dimensions, E embedding, H heads, V words, T caption length.
-Masks are boolean, True where there is data: `n_mask` (B, N) for points, `d_mask` (B, D) for dimensions, None for all of
-it. Every data set has a point and a dimension. The values of X and y in masked places have no influence, not even NaN.
+The data sets of a batch have the same size, of at least a point and a dimension.
 Token ids: words are 0..V-1, then STOP = V, START = V + 1, PAD = V + 2. The decoder predicts words and STOP.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Self
@@ -18,9 +18,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from kitt.errors import InvalidInputError
-from kitt.network.features import PaddedTables, describe, prepare, probe
-
-Mask = Tensor | None
+from kitt.network.features import Tables, describe, prepare, probe
 
 
 def dense(inputs: int, outputs: int, *, maps: int = 1, bias: bool = True) -> nn.Linear:
@@ -37,32 +35,17 @@ def layer_norm(width: int) -> nn.LayerNorm:
     return nn.LayerNorm(width, eps=1e-6)  # the paper's code
 
 
-def masked_mean(Z: Tensor, valid: Mask) -> Tensor:
-    """Mean over the valid elements of a set: (B, M, E), (B, M) -> (B, E)."""
-    if valid is None:
-        return Z.mean(1)
-    return Z.masked_fill(~valid[..., None], 0).sum(1) / valid.sum(1, keepdim=True)
-
-
-def masked_max(Z: Tensor, valid: Mask) -> Tensor:
-    """Maximum over the valid elements of a set: (B, M, E), (B, M) -> (B, E)."""
-    return (Z if valid is None else Z.masked_fill(~valid[..., None], -torch.inf)).amax(1)
-
-
-def attention(Q: Tensor, K: Tensor, V: Tensor, heads: int, *, valid: Mask = None, causal: bool = False) -> Tensor:
-    """softmax(QK'/sqrt(E/H))V in each head: Q (B, M, E), K and V (B, L, E), valid (B, L) -> (B, M, E)."""
+def attention(Q: Tensor, K: Tensor, V: Tensor, heads: int, *, causal: bool = False) -> Tensor:
+    """softmax(QK'/sqrt(E/H))V in each head: Q (B, M, E), K and V (B, L, E) -> (B, M, E)."""
     Q, K, V = (Z.unflatten(-1, (heads, -1)).transpose(1, 2) for Z in (Q, K, V))  # (B, M, E) -> (B, H, M, E/H)
-    mask = None if valid is None else valid[:, None, None]  # (B, L) -> (B, 1, 1, L)
     # The fused form needs little memory, but in training on a CPU its gradient takes longer than the rest of a step.
     attend = _attend if Q.requires_grad else F.scaled_dot_product_attention
-    return attend(Q, K, V, attn_mask=mask, is_causal=causal).transpose(1, 2).flatten(2)  # -> (B, M, E)
+    return attend(Q, K, V, is_causal=causal).transpose(1, 2).flatten(2)  # (B, H, M, E/H) -> (B, M, E)
 
 
-def _attend(Q: Tensor, K: Tensor, V: Tensor, attn_mask: Mask, is_causal: bool) -> Tensor:
+def _attend(Q: Tensor, K: Tensor, V: Tensor, is_causal: bool) -> Tensor:
     """The same as `scaled_dot_product_attention`, by matrix products: (B, H, M, E/H) -> (B, H, M, E/H)."""
     scores = (Q * Q.shape[-1] ** -0.5) @ K.mT  # (B, H, M, L)
-    if attn_mask is not None:
-        scores = scores.masked_fill(~attn_mask, -torch.inf)
     if is_causal:
         scores = scores.masked_fill(scores.new_ones(scores.shape[-2:], dtype=torch.bool).triu(1), -torch.inf)
     return scores.softmax(-1).to(V) @ V
@@ -76,9 +59,9 @@ class SelfAttention(nn.Module):
         self.heads, self.causal = heads, causal
         self.query_key_value = dense(width, width, maps=3, bias=False)
 
-    def forward(self, Z: Tensor, valid: Mask = None) -> Tensor:
+    def forward(self, Z: Tensor) -> Tensor:
         Q, K, V = self.query_key_value(Z).chunk(3, dim=-1)  # (B, M, 3E) -> 3 x (B, M, E)
-        return attention(Q, K, V, self.heads, valid=valid, causal=self.causal)
+        return attention(Q, K, V, self.heads, causal=self.causal)
 
 
 class CrossAttention(nn.Module):
@@ -90,9 +73,9 @@ class CrossAttention(nn.Module):
         self.query = dense(width, width, bias=False)
         self.key_value = dense(context_width, width, maps=2, bias=False)
 
-    def forward(self, Z: Tensor, C: Tensor, valid: Mask = None) -> Tensor:
+    def forward(self, Z: Tensor, C: Tensor) -> Tensor:
         K, V = self.key_value(C).chunk(2, dim=-1)  # (B, L, 2E) -> 2 x (B, L, E)
-        return attention(self.query(Z), K, V, self.heads, valid=valid)
+        return attention(self.query(Z), K, V, self.heads)
 
 
 class SetAttentionBlock(nn.Module):
@@ -109,8 +92,8 @@ class SetAttentionBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.norm = layer_norm(width)
 
-    def forward(self, Z: Tensor, valid: Mask = None) -> Tensor:
-        return self.norm(Z + self.dropout(F.relu(self.feed_forward(self.attention(Z, valid)))))
+    def forward(self, Z: Tensor) -> Tensor:
+        return self.norm(Z + self.dropout(F.relu(self.feed_forward(self.attention(Z)))))
 
 
 class PaperEncoder(nn.Module):
@@ -123,28 +106,21 @@ class PaperEncoder(nn.Module):
         self.dimension_blocks = nn.ModuleList(SetAttentionBlock(width, heads, dropout) for _ in range(blocks))
         self.out = nn.Sequential(dense(width, width), nn.ReLU(), dense(width, width), nn.ReLU())
 
-    def forward(self, X: Tensor, y: Tensor, n_mask: Mask = None, d_mask: Mask = None) -> Tensor:
-        """X (B, N, D), y (B, N) -> encodings (B, D, E); those of padded dimensions are arbitrary."""
-        G = self.encode_points(X, y, n_mask, d_mask)
+    def forward(self, X: Tensor, y: Tensor) -> Tensor:
+        """X (B, N, D), y (B, N) -> encodings (B, D, E)."""
+        G = self.encode_points(X, y)
         for block in self.dimension_blocks:
-            G = block(G, d_mask)
+            G = block(G)
         return self.out(G)
 
-    def encode_points(self, X: Tensor, y: Tensor, n_mask: Mask, d_mask: Mask) -> Tensor:
-        """SEQ_ENC = MP(SAB x 6(rFF(x_d, y))), each dimension by itself -> (B, D, E). Padded dimensions cost nothing."""
+    def encode_points(self, X: Tensor, y: Tensor) -> Tensor:
+        """SEQ_ENC = MP(SAB x 6(rFF(x_d, y))), each dimension by itself -> (B, D, E)."""
         B, N, D = X.shape
         pairs = torch.stack([X.transpose(1, 2), y[:, None].expand(B, D, N)], dim=-1)  # (B, D, N, 2)
-        real = X.new_ones(B, D, dtype=torch.bool) if d_mask is None else d_mask  # R of its B·D are True
-        valid = None
-        if n_mask is not None:
-            pairs = pairs.masked_fill(~n_mask[:, None, :, None], 0)
-            valid = n_mask[:, None].expand(B, D, N)[real]  # (B, N) -> (B, D, N) -> (R, N)
-        Z = self.embed(pairs[real])  # (B, D, N, 2) -> (R, N, 2) -> (R, N, E)
+        Z = self.embed(pairs.flatten(0, 1))  # (B, D, N, 2) -> (B·D, N, 2) -> (B·D, N, E)
         for block in self.point_blocks:
-            Z = block(Z, valid)
-        G = Z.new_zeros(B, D, Z.shape[-1])
-        G[real] = masked_mean(Z, valid)  # (R, E) -> (B, D, E)
-        return G
+            Z = block(Z)
+        return Z.mean(1).unflatten(0, (B, D))  # (B·D, E) -> (B, D, E)
 
 
 class Block(nn.Module):
@@ -158,8 +134,8 @@ class Block(nn.Module):
         self.dense = nn.Sequential(dense(width, 2 * width), nn.GELU(), dense(2 * width, width))
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, Z: Tensor, valid: Mask = None) -> Tensor:
-        Z = Z + self.dropout(self.join(self.attention(self.norm_attention(Z), valid)))
+    def forward(self, Z: Tensor) -> Tensor:
+        Z = Z + self.dropout(self.join(self.attention(self.norm_attention(Z))))
         return Z + self.dropout(self.dense(self.norm_dense(Z)))
 
 
@@ -215,28 +191,27 @@ class StemEncoder(nn.Module):
         self.roughness, self.noise = dense(width, 1), dense(width, 1)
         self.out = layer_norm(width)
 
-    def forward(self, X: Tensor, y: Tensor, n_mask: Mask = None, d_mask: Mask = None) -> Tensor:
-        """X (B, N, D), y (B, N) -> encodings (B, D, E); those of padded dimensions are arbitrary."""
-        return self.read(X, y, n_mask, d_mask).encodings
+    def forward(self, X: Tensor, y: Tensor) -> Tensor:
+        """X (B, N, D), y (B, N) -> encodings (B, D, E)."""
+        return self.read(X, y).encodings
 
-    def read(self, X: Tensor, y: Tensor, n_mask: Mask = None, d_mask: Mask = None) -> StemOutput:
+    def read(self, X: Tensor, y: Tensor) -> StemOutput:
         with torch.no_grad():
-            table = prepare(X, y, n_mask, d_mask)
+            table = prepare(X, y)
             column, whole = (
                 normalise(part) for normalise, part in zip(self.normalise[:2], describe(table), strict=True)
             )
-            strangeness = 0.5 * (masked_mean(column, d_mask).square().mean(-1) + whole.square().mean(-1))
-        valid = None if d_mask is None else F.pad(d_mask, (1, 0), value=True)
+            strangeness = 0.5 * (column.mean(1).square().mean(-1) + whole.square().mean(-1))
         Z = self._tokens(0, column, whole)  # (B, 1 + D, E)
         for block in self.blocks:
-            Z = block(Z, valid)
+            Z = block(Z)
         roughness, noise = self.guess(Z)
         # In single precision the result could depend on the number of threads, which does no harm in training.
         seen = table if self.training else table.double()
         evidence = (part.to(X) for part in probe(seen, *(g.detach().exp().to(seen.X) for g in (roughness, noise))))
         Z = Z + self._tokens(2, *(normalise(p) for normalise, p in zip(self.normalise[2:], evidence, strict=True)))
         for block in self.probe_blocks:
-            Z = block(Z, valid)
+            Z = block(Z)
         return StemOutput(self.out(Z[:, 1:]), roughness, noise, strangeness)
 
     def _tokens(self, first: int, column: Tensor, whole: Tensor) -> Tensor:
@@ -250,7 +225,7 @@ class StemEncoder(nn.Module):
             self.noise(Z[:, 0]).squeeze(-1).sub(2).clamp(-9, 1),
         )
 
-    def measure(self, tables: list[PaddedTables]) -> None:
+    def measure(self, tables: list[Tables]) -> None:
         """Set the normalisers from tables of the prior."""
         with torch.no_grad():
             seen: list[list[Tensor]] = [[] for _ in self.normalise]
@@ -288,13 +263,12 @@ class ClassifierHead(nn.Module):
         else:
             self.logits = nn.Sequential(dense(2 * width, width), nn.ReLU(), dense(width, words))
 
-    def forward(self, encodings: Tensor, d_mask: Mask = None) -> Tensor:
+    def forward(self, encodings: Tensor) -> Tensor:
         if self.pool == "encodings":
-            pooled = torch.cat([masked_mean(encodings, d_mask), masked_max(encodings, d_mask)], dim=-1)  # (B, 2E)
+            pooled = torch.cat([encodings.mean(1), encodings.amax(1)], dim=-1)  # (B, 2E)
             return self.logits(pooled).log_softmax(-1)
         log_p = self.logits(encodings).log_softmax(-1)  # (B, D, V)
-        real = log_p.new_ones(log_p.shape[:2], dtype=torch.bool) if d_mask is None else d_mask
-        return log_p.masked_fill(~real[..., None], -torch.inf).logsumexp(1) - real.sum(1, keepdim=True).to(log_p).log()
+        return log_p.logsumexp(1) - math.log(log_p.shape[1])
 
 
 class DecoderBlock(nn.Module):
@@ -312,10 +286,10 @@ class DecoderBlock(nn.Module):
         self.feed_forward_norm = layer_norm(width)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, Z: Tensor, encodings: Tensor, d_mask: Mask = None) -> Tensor:
+    def forward(self, Z: Tensor, encodings: Tensor) -> Tensor:
         """Z (B, T, width), encodings (B, D, E) -> (B, T, width)."""
         Z = self.prompt_norm(Z + self.dropout(self.prompt_out(self.prompt_attention(Z))))
-        Z = self.encoding_norm(Z + self.dropout(self.encoding_out(self.encoding_attention(Z, encodings, d_mask))))
+        Z = self.encoding_norm(Z + self.dropout(self.encoding_out(self.encoding_attention(Z, encodings))))
         return self.feed_forward_norm(Z + self.dropout(self.feed_forward(Z)))
 
 
@@ -337,42 +311,35 @@ class Decoder(nn.Module):
         self.blocks = nn.ModuleList(DecoderBlock(width, encoding_width, heads, dropout) for _ in range(blocks))
         self.logits = dense(width, words + 1)  # words, STOP
 
-    def forward(self, encodings: Tensor, d_mask: Mask, prompt: Tensor) -> Tensor:
+    def forward(self, encodings: Tensor, prompt: Tensor) -> Tensor:
         """Encodings (B, D, E), prompt (B, T) int64 -> (B, T, V + 1). Logits at t see the prompt up to and including t.
 
         So all steps of a known caption take one pass, and PAD, which is allowed at the end only, influences no other logits.
         """
         Z = self.dropout(self.embed(prompt))  # (B, T) -> (B, T, width)
         for block in self.blocks:
-            Z = block(Z, encodings, d_mask)
+            Z = block(Z, encodings)
         return self.logits(Z)
 
 
 class Captioner(nn.Module):
-    """An encoder, (X, y, n_mask, d_mask) -> encodings (B, D, E), run once per data set, and two heads that read it."""
+    """An encoder, (X, y) -> encodings (B, D, E), run once per data set, and two heads that read it."""
 
     def __init__(self, encoder: nn.Module, classifier: ClassifierHead, decoder: Decoder) -> None:
         super().__init__()
         self.encoder, self.classifier, self.decoder = encoder, classifier, decoder
 
-    def encode(self, X: Tensor, y: Tensor, n_mask: Mask = None, d_mask: Mask = None) -> Tensor:
+    def encode(self, X: Tensor, y: Tensor) -> Tensor:
         """X (B, N, D), y (B, N) -> encodings (B, D, E)."""
-        return self.encoder(X, y, n_mask, d_mask)
+        return self.encoder(X, y)
 
-    def classify(self, encodings: Tensor, d_mask: Mask = None) -> Tensor:
+    def classify(self, encodings: Tensor) -> Tensor:
         """Encodings (B, D, E) -> log-probabilities of the single words (B, V)."""
-        return self.classifier(encodings, d_mask)
+        return self.classifier(encodings)
 
-    def decode(self, encodings: Tensor, d_mask: Mask, prompt: Tensor) -> Tensor:
+    def decode(self, encodings: Tensor, prompt: Tensor) -> Tensor:
         """Encodings (B, D, E), prompt (B, T) -> logits of words and STOP (B, T, V + 1)."""
-        return self.decoder(encodings, d_mask, prompt)
-
-    def forward(
-        self, X: Tensor, y: Tensor, prompt: Tensor, n_mask: Mask = None, d_mask: Mask = None
-    ) -> tuple[Tensor, Tensor]:
-        """Both heads from one encoding, for training: log-probabilities (B, V) and logits (B, T, V + 1)."""
-        encodings = self.encode(X, y, n_mask, d_mask)
-        return self.classify(encodings, d_mask), self.decode(encodings, d_mask, prompt)
+        return self.decoder(encodings, prompt)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,7 +36,7 @@ class Stepper:
         S = len(self._encodings)
         tokens = torch.tensor([(self.config.start, *prompt) for prompt in prompts])
         encodings = self._encodings.repeat(len(prompts), 1, 1)  # (P·S, D, E)
-        logits = self._decode(encodings, None, tokens.repeat_interleave(S, 0))[:, -1]
+        logits = self._decode(encodings, tokens.repeat_interleave(S, 0))[:, -1]
         log_p = (logits.double() / self._temperature).log_softmax(-1).view(len(prompts), S, -1).mean(1)
         for row, prompt in zip(log_p, prompts, strict=True):
             row[list(prompt) if prompt else [self.config.stop]] = -math.inf

@@ -34,7 +34,7 @@ from kitt.lab.baselines.base import FittedMethod, GaussianPredictive, standardis
 from kitt.lab.baselines.exact import Covariance, condition
 from kitt.lab.train import Progress, RunFolder, TrainingBudget
 from kitt.network.checkpoint import code_version
-from kitt.network.network import Mask, PaperEncoder, SelfAttention, dense, layer_norm
+from kitt.network.network import PaperEncoder, SelfAttention, dense, layer_norm
 from kitt.table.dataset import Dataset
 
 NOISE = 0.01
@@ -82,8 +82,8 @@ class ContextBlock(nn.Module):
         self.feed_forward = dense(2 * width, width)
         self.norm = layer_norm(width)
 
-    def forward(self, Z: Tensor, valid: Mask = None) -> Tensor:
-        return self.norm(Z + F.relu(self.feed_forward(torch.cat([Z, self.attention(Z, valid)], -1))))
+    def forward(self, Z: Tensor) -> Tensor:
+        return self.norm(Z + F.relu(self.feed_forward(torch.cat([Z, self.attention(Z)], -1))))
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def losses(model: Captioner, batch: Batch, config: TrainConfig) -> dict[str, Ten
     word = -model.classify(encodings).gather(1, captions[:, :1]).squeeze(1)
     if config.classify == "single":
         word = word * ((captions != config.network.pad).sum(1) == 1)
-    logits = model.decode(encodings, None, prompt)
+    logits = model.decode(encodings, prompt)
     return {"word": word, "caption": caption_losses(logits, target, config.network), **guesses}
 
 

@@ -36,14 +36,14 @@ def caption_losses(logits: Tensor, targets: Tensor, config: CaptionerConfig) -> 
     return F.cross_entropy(logits.transpose(1, 2), targets, ignore_index=config.pad, reduction="none").sum(1)
 
 
-def greedy(model: Captioner, encodings: Tensor, d_mask: Tensor | None, config: CaptionerConfig) -> Tensor:
+def greedy(model: Captioner, encodings: Tensor, config: CaptionerConfig) -> Tensor:
     """Captions (B, T) of the most probable next words, then PAD; without STOP at the first step and without repetitions."""
     prompt = torch.full((len(encodings), 1), config.start)
     barred = torch.zeros(len(encodings), config.words + 1, dtype=torch.bool)
     barred[:, config.stop] = True
     done = torch.zeros(len(encodings), dtype=torch.bool)
     for _ in range(config.max_words):
-        logits = model.decode(encodings, d_mask, prompt)[:, -1]  # (B, V + 1)
+        logits = model.decode(encodings, prompt)[:, -1]  # (B, V + 1)
         token = logits.masked_fill(barred, -torch.inf).argmax(1)
         done = done | (token == config.stop)
         barred = barred.scatter(1, token[:, None], True)
@@ -78,8 +78,8 @@ def _score(model: Captioner, config: CaptionerConfig, batch: Batch) -> dict[str,
     captions = network_captions(batch, config)
     prompt, target = teacher_forcing(captions, config)
     encodings = model.encode(batch.X, batch.y)
-    log_p, logits = model.classify(encodings), model.decode(encodings, None, prompt)
-    true, said = (_word_sets(c, config) for c in (captions, greedy(model, encodings, None, config)))
+    log_p, logits = model.classify(encodings), model.decode(encodings, prompt)
+    true, said = (_word_sets(c, config) for c in (captions, greedy(model, encodings, config)))
     log_p_true = log_p.gather(1, captions[:, :1])
     rank = (log_p > log_p_true).sum(1)
     return {
