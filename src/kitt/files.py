@@ -54,7 +54,8 @@ def check_writable(path: str | os.PathLike[str], *inputs: object) -> None:
     Files that are read are not replaced by the result; an input may also be something else than a file.
     """
     path = Path(path)
-    if path.exists() and any(isinstance(i, str | Path) and Path(i).exists() and path.samefile(i) for i in inputs):
+    given = [i for i in inputs if isinstance(i, str | Path) and os.path.exists(i)]
+    if path.exists() and any(path.samefile(i) for i in given):
         raise InvalidInputError(f"cannot write {path}: it is a file that is read, and would be lost: name another one")
     if path.is_dir():
         raise InvalidInputError(f"cannot write {path}: it is a directory, name a file in it")

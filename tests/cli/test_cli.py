@@ -320,3 +320,5 @@ def test_an_update_with_the_rows_of_the_fit_is_refused(run, model, folder, tmp_p
     code, text, err = run("update", tmp_path / "m.json", tmp_path / "some.csv")
     assert code == 0
     assert "2 of the 3 new rows are exact copies" in text + err
+    rows.head(1).to_csv(tmp_path / "one.csv", index=False)  # a row may be observed again
+    assert json.loads(run("update", tmp_path / "m.json", tmp_path / "one.csv", "--json")[1])["copies"] == 1

@@ -260,7 +260,7 @@ def test_checks_of_periods_end_in_time() -> None:
 
 
 def test_a_few_far_rows_are_blamed_for_a_signal_that_they_hide() -> None:
-    """A straight line with three targets that are wrong by ten standard deviations; and noise with heavy tails."""
+    """A straight line with three targets that are wrong by thirty standard deviations; noise; and a target mostly zero."""
     rng = np.random.default_rng(0)
     u = rng.uniform(0, 10, 120)
     y = 2 * u + 0.3 * rng.normal(size=120)
@@ -270,3 +270,6 @@ def test_a_few_far_rows_are_blamed_for_a_signal_that_they_hide() -> None:
     assert "explain nothing" not in text
     noise = kitt.suggest(rng.normal(size=(120, 2)), rng.standard_t(1.5, 120), fit=True, effort="quick")
     assert "explain nothing" in kitt.explain(noise).text
+    mostly = np.r_[np.zeros(94), rng.normal(size=6)]
+    zeros = kitt.suggest(rng.normal(size=(100, 2)), mostly, fit=True, effort="quick")
+    assert not any(check.claim == "hidden" for check in kitt.explain(zeros).checks)

@@ -80,6 +80,7 @@ def test_an_unknown_key_is_an_error(place: tuple[Any, ...]) -> None:
         (lambda: replace(SMOKE, data=((PAPER_DATA, -1.0),)), "weights > 0"),
         (lambda: replace(SMOKE, classify="some"), "'some'"),
         (lambda: replace(SMOKE, precision="float8"), "float32, bfloat16, not 'float8'"),
+        (lambda: replace(SMOKE, network=STEM, precision="bfloat16"), "only an encoder of points"),
         (lambda: replace(SMOKE, save_seconds=301), "between 0 and 300"),
         (lambda: replace(SMOKE, network=replace(SMOKE.network, max_words=2)), "3 words, the network allows at most 2"),
         (lambda: Sizes(n=(0, 5)), "n must be two integers"),

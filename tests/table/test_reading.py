@@ -199,6 +199,9 @@ def test_one_cell_with_thousands_settles_how_the_column_is_written(cells, number
     np.testing.assert_array_equal(data.encoding.encode(pd.DataFrame({"a": later}))[0][:, 0], [2500.0, 3.5])
     with pytest.raises(InvalidInputError):
         data.encoding.encode(pd.DataFrame({"a": ["1.2.3,4,5"]}))
+    notes = data.encoding.encode(pd.DataFrame({"a": [2.5, 3.0]}))[1]  # as a file with 2.500 is read
+    assert len(notes) == 1
+    assert notes[0].startswith("column 'a': 2.5 taken as it is")
 
 
 def test_points_that_may_separate_thousands_are_pointed_out():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
@@ -58,12 +57,13 @@ def files_of(names: Iterable[str]) -> Iterator[str]:
 
 
 def levels_of(text: str) -> list[float]:
+    wrong = InvalidInputError(f"expected levels between 0 and 1, such as 0.05,0.95; got '{text}'")
     try:
         levels = [float(part) for part in text.split(",") if part.strip()]
     except ValueError:
-        levels = [math.nan]
+        raise wrong from None
     if not all(0 < level < 1 for level in levels):
-        raise InvalidInputError(f"expected levels between 0 and 1, such as 0.05,0.95; got '{text}'")
+        raise wrong
     return levels
 
 

@@ -33,9 +33,10 @@ if TYPE_CHECKING:
     from kitt import Explanation
     from kitt.model.document import Model
     from kitt.model.options import Progress
+    from kitt.table.dataset import Dataset
 
 app = typer.Typer()
-_MAIN_SHARE = 0.5  # of the weight of a model, below which an exported kernel is not called the model's
+_GIVEN_BEFORE = 3  # rows, from which a file of copies alone is refused: one row may well be observed again
 _OF_EVIDENCE = 0.6  # share of the time of an explanation that the predictions of left-out rows take, about
 
 
@@ -278,36 +279,31 @@ def update(
         frame, read = read_table(table)
         progress("conditioning on the new rows", 0.5)
         new = fitted.update(frame)
-    copies = _copies(fitted, new)
-    new.save(out)
     assert new.rows is not None
-    assert fitted.rows is not None
-    more = new.rows.n - fitted.rows.n
+    copies = _copies(new.rows, len(frame))
+    if copies == len(frame) >= _GIVEN_BEFORE:
+        raise InvalidInputError(
+            f"expected new rows; got {copies}, all of which are exact copies of rows that the model has: was the file given "
+            "before? The model stays as it was"
+        )
+    new.save(out)
     if as_json:
         refit = [str(reason) for reason in new.refit_reasons]
-        print(json.dumps({"model": str(out), "rows": new.rows.n, "new": more, "refit": refit}))
+        record = {"model": str(out), "rows": new.rows.n, "new": len(frame), "copies": copies, "refit": refit}
+        print(json.dumps(record))
         return
-    notes([*read, *copies, *map(str, new.refit_reasons)])
-    text = f"{more} rows more, {new.rows.n} in all; model in {out}"
+    twice = [f"{copies} of the {len(frame)} new rows are exact copies of others, and count as further observations"]
+    notes([*read, *twice * bool(copies), *map(str, new.refit_reasons)])
+    text = f"{len(frame)} rows more, {new.rows.n} in all; model in {out}"
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _copies(before: Model, after: Model) -> list[str]:
-    """A note on new rows that are exact copies of others; an error if all of them are, as those of a file given twice."""
+def _copies(rows: Dataset, new: int) -> int:
+    """How many of the last, new rows are exact copies of rows before them."""
     from kitt.table.copies import first_of_copies
 
-    assert before.rows is not None
-    assert after.rows is not None
-    kept, n = first_of_copies(after.rows.X, after.rows.y), before.rows.n
-    new = after.rows.n - n
-    if kept is None or not (count := new - int((kept >= n).sum())):
-        return []
-    if count == new:
-        raise InvalidInputError(
-            f"expected new rows; got {new}, all of which are exact copies of rows that the model has: was the file given "
-            "before? The model stays as it was"
-        )
-    return [f"{count} of the {new} new rows are exact copies of others, and count as further observations"]
+    kept = first_of_copies(rows.X, rows.y)
+    return 0 if kept is None else new - int((kept >= rows.n - new).sum())
 
 
 # --- explain and export --------------------------------------------------------------------------------------------------
@@ -353,6 +349,5 @@ def export(
         check_writable(out, model)
     fitted = load(model)
     write(out, fitted.code(to, component, standardised))
-    share = fitted.weights[fitted.kernels.index(fitted.best) if component is None else component]
-    if share < _MAIN_SHARE:
-        notes([f"this kernel has {share:.0%} of the weight of the model: by itself it predicts differently"])
+    if component is None and (share := fitted.partial_share(standardised)):
+        notes([share])

@@ -63,9 +63,10 @@ def _without_far_rows(observed: FloatArray, mean: FloatArray, config: CheckConfi
     """The same check without rows whose target lies far from all others, if there are a few such rows."""
     if not len(observed):
         return []
-    centre = np.median(observed)
-    is_far = np.abs(observed - centre) > config.far * 1.4826 * np.median(np.abs(observed - centre))
-    if not 0 < (count := int(is_far.sum())) <= config.most_far * len(observed) or np.unique(observed).size < 3:
+    distance = np.abs(observed - np.median(observed))
+    usual = 1.4826 * float(np.median(distance))  # robust standard deviation; 0 where most targets are equal
+    is_far = distance > config.far * usual
+    if usual == 0 or not 0 < (count := int(is_far.sum())) <= config.most_far * len(observed):
         return []
     kept, guess = observed[~is_far], np.full(len(observed) - count, observed[~is_far].mean())
     near = mean[~is_far].clip(kept.min(), kept.max())  # beside a far row, predictions are drawn towards it

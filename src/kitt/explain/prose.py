@@ -45,9 +45,9 @@ def _capital(sentence: str) -> str:
 def _nothing(e: Explanation) -> Iterator[str]:
     mean, spread = e.level
     if (check := e.check("hidden")) is not None and check.is_supported:
-        has, its = ("has", "It") if check.about.startswith("1 ") else ("have", "They")
-        yield f"{check.about} {has} a {e.target} so far from all others that what the columns explain is not seen beside it."
-        yield f"{its} should be looked at, and left out of a new fit if wrong."
+        has, they = ("has", "it") if check.about.startswith("1 ") else ("have", "they")
+        yield f"{check.about} {has} a {e.target} so far from all others that it hides what the columns explain."
+        yield f"{they} should be looked at, and left out of a new fit if wrong."
         yield f"of the variation among the other rows the columns explain about {percent(check.gain)}."
         return
     yield (

@@ -86,10 +86,8 @@ class Fitter:
         rows, n = self.coarse.table, len(self.table.y)
         try:
             best = self.coarse.solutions(words, budget)[0]
-            if (
-                budget.spent
-            ):  # no time to compare: its log posterior, without the volume of parameters and a noise model
-                return best.value * n / len(rows.y)
+            if budget.spent:  # it was not optimised to its end, so that it cannot be compared
+                return -math.inf
             loo = self.coarse.leave_one_out(words)
             evidence = self.coarse.log_evidence(words, best, n)
         except UNFIT:

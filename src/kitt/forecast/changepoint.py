@@ -68,7 +68,10 @@ def find_changes(
 
 
 def is_seen(change: Change, others: Sequence[Change], series: Series, y: FloatArray, seasons: Sequence[Season]) -> bool:
-    """Whether a change improves a line with seasons and other changes through values `y`, such as logarithms."""
+    """Whether a change improves a line with seasons and other changes through values `y`, such as logarithms.
+
+    It was found in the values of the series; here the question is whether it may be stated.
+    """
     base = [*_line_and_seasons(series, seasons), *(other.column(series.times) for other in others)]
     best = _best(change.kind, np.column_stack(base), series.times, y, np.array([change.time]))
     return best is not None and best.gain >= DEFAULT.gain

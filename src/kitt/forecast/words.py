@@ -33,7 +33,7 @@ _SEASONS = {
 }
 
 
-_CLEARLY_LOG = 0.75  # weight; simulated series without a logarithm have up to a half, others all (`kitt.lab.series`)
+_CLEARLY_LOG = 0.75  # weight; of simulated series (`kitt.lab.series`), sums have up to a half, and products nearly all
 
 
 def explained(forecast: Forecast) -> str:

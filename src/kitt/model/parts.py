@@ -44,7 +44,10 @@ class Exportable:
         return kitt.export.live(self.kernels[k], library, standardised)
 
     def to_gp(self, library: str, component: int | None = None) -> Any:
-        """The same kernel with its mean and noise, conditioned on the rows: a GP of another library for raw tables."""
+        """The same kernel with its mean and noise, conditioned on the rows: a GP of another library, in table units.
+
+        It predicts tables as `encoding.encode` encodes them.
+        """
         import kitt
 
         k = self._position(component, False)
@@ -52,6 +55,10 @@ class Exportable:
             warnings.warn(share, PartialExportWarning, stacklevel=2)
         rows = self._kept_rows()
         return kitt.export.gp(self.kernels[k], library, rows.X, rows.y)
+
+    def partial_share(self, standardised: bool = False) -> str:
+        """What the kernel that is exported without a `component` lacks of the model; empty if it is the whole model."""
+        return partial_share(self, self._position(None, standardised))
 
     def code(self, library: str, component: int | None = None, standardised: bool = False) -> str:
         """Source code that builds the kernel in another library without this one; comments say what it is a part of."""

@@ -52,10 +52,10 @@ class Job:
     listeners: int = 0
     process: Any = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    about: dict[str, Any] = field(default_factory=dict)
+    about: dict[str, Any] = field(init=False)  # what is shown of the task, also when it is over
 
     def __post_init__(self) -> None:
-        self.about = {name: getattr(self.task, name) for name in ("name", "kind", "target", "rows")}
+        self.about = {name: getattr(self.task, name, None) for name in ("name", "kind", "target", "rows")}
 
     @property
     def is_over(self) -> bool:

@@ -87,7 +87,12 @@ class Column:
             note = f"column '{self.name}': levels not seen before, taken {as_what}: {listed(unseen)}"
             return np.equal.outer(texts, np.array(self.indicators, object)).astype(np.float64), (note,) * bool(unseen)
         if self.kind == "number" and (read := read_numbers(series, self.format)) is not None:
-            return read[0][:, None], ()
+            is_text = _is_text(series) or not self.format
+            odd = "" if is_text else next((str(v) for v in series if v != np.round(v)), "")
+            note = (
+                f"column '{self.name}': {odd} taken as it is, although the fitted table has numbers like {self.format}"
+            )
+            return read[0][:, None], (note,) * bool(odd)
         if self.kind == "date" and (dated := read_dates(series, (self.format,))) is not None:
             days = (dated[0] - pd.Timestamp(self.origin)) / pd.Timedelta(days=1)
             return np.asarray(days, dtype=np.float64)[:, None], ()
@@ -196,7 +201,7 @@ def read_numbers(series: pd.Series, notation: str = "") -> tuple[FloatArray, Not
 
 
 def notation_of(series: pd.Series) -> str:
-    """The notation of which some cell can only be: one with separators of thousands; empty if there is none."""
+    """The notation with separators of thousands that some cell has for certain; empty if there is none."""
     import pandas as pd
 
     if not _is_text(series):

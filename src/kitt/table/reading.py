@@ -124,7 +124,7 @@ def _perhaps_thousands(rows: list[list[str]], header: list[str] | None, decimal:
     for i in range(min(map(len, rows), default=0)):
         cells = [row[i].strip() for row in rows if row[i].strip() not in MISSING]
         found = [cell for cell in cells if grouped.fullmatch(cell)]
-        if 1 < len(found) < len(cells) and all(cell in found or small.fullmatch(cell) for cell in cells):
+        if 1 < len(found) < len(cells) and len(found) + sum(map(bool, map(small.fullmatch, cells))) == len(cells):
             name = header[i] if header is not None else default_names(len(rows[0]))[i]
             value = float(found[0].replace(decimal, "."))
             otherwise = f"if it means {value * 1000:g}, write it without a mark"

@@ -83,7 +83,7 @@ class Run:
     def restore(self, state: dict[str, Any]) -> None:
         self.trainer.restore(state)
         self.scores, self.scored_at = state["scores"], state["scored_at"]
-        self.earlier = state["earlier"]
+        self.earlier = state.get("earlier", [])
         self.began_with = (state["elapsed"], state["datasets"])
         self.last = dict.fromkeys(self.last, state["elapsed"])
 

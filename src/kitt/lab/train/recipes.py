@@ -149,6 +149,8 @@ class TrainConfig:
         _require(bool(self.data) and all(weight > 0 for _, weight in self.data), "data: give simulators, weights > 0")
         _require(self.classify in ("all", "single"), f"classify must be 'all' or 'single', got '{self.classify}'")
         _require(self.precision in PRECISIONS, f"precision: {', '.join(PRECISIONS)}, not '{self.precision}'")
+        is_of_points = isinstance(self.network, PaperConfig)
+        _require(self.precision == "float32" or is_of_points, "only an encoder of points can be trained in bfloat16")
         _require(0 <= self.save_seconds <= 300, f"save_seconds must be between 0 and 300, got {self.save_seconds}")
         _require(min(self.eval_seconds, self.log_seconds) >= 0, "eval_seconds and log_seconds must not be negative")
         longest = max(data.max_words for data in self._simulators())
