@@ -346,7 +346,7 @@ def test_changes_are_those_of_the_scale_that_describes_the_series() -> None:
     assert not growth.active_changes
     assert "in proportion to the level" in str(growth)
     step = kitt.forecast(np.exp(0.01 * t + 0.5 * (t >= 40)) * (1 + 0.05 * rng.normal(size=72)), horizon=5)
-    assert step.log_share > 0.5
+    assert step.is_log
     assert re.search(r"from then on it is higher by about [67]\d\S* %", str(step))  # exp(0.5) = 1.65
     sums = kitt.forecast(40 + 0.1 * t + rng.normal(size=72), horizon=5)
     assert "in proportion to the level" not in str(sums)

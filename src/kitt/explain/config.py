@@ -29,9 +29,8 @@ class CheckConfig:
     season_columns: int = 1  # of a table of several columns: number of columns along which periods are searched
     kernel_periods: int = 2  # of a table of several columns: largest number of periods of fitted kernels that are tried
     sensitivity_rows: int = 200  # from which it is computed how much a word changes with a column
-    far: float = (
-        6.0  # robust standard deviations from the median beyond which a target may hide what the columns explain
-    )
+    # Robust standard deviations from the median beyond which a few targets may hide what the columns explain:
+    far: float = 6.0
     most_far: float = 0.1  # largest share of such rows; with more of them the target is simply skewed
     background: int = 16  # rows over which the mean along a column is averaged
 
@@ -54,9 +53,7 @@ class SeasonConfig:
     min_share: float = 0.01  # of the variance of observations, that the fitted mean must repeat
     phases: int = 12  # of a cycle, at which a pattern is evaluated
     most_cycles: int = 50  # over which it is averaged
-    min_rise: float = (
-        0.5  # standard deviations of the target by which the level must rise over the cycles to be said so
-    )
+    min_rise: float = 0.5  # of the level over all cycles, in standard deviations of the target; set by hand
     most_fall: float = 0.15  # of that rise, by which it may fall in between
 
 

@@ -213,9 +213,14 @@ class Forecast:
         """The weight of the candidates that describe the logarithm of the series."""
         return float(sum(w for w, c in zip(self.weights, self.candidates, strict=True) if c.is_log))
 
+    @property
+    def is_log(self) -> bool:
+        """Whether most of the weight describes the logarithm of the series, so that changes are in per cent."""
+        return self.log_share > 0.5
+
     def on_its_scale(self, values: FloatArray) -> FloatArray:
-        """Values of the series, or their logarithms if these have most of the weight."""
-        return np.log(values) if self.log_share > 0.5 else values
+        """Values of the series, or their logarithms if these describe it."""
+        return np.log(values) if self.is_log else values
 
     @property
     def active_seasons(self) -> tuple[Season, ...]:

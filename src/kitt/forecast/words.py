@@ -78,10 +78,9 @@ def _change(forecast: Forecast, change: Change) -> str:
     """Until ..., from then on ...: by least squares beside a line and the seasons."""
     when = _when(forecast.series.labels(np.array([change.time]))[0], forecast.series.frequency.name)
     before, after = change_sizes(forecast, change)
-    is_log = forecast.log_share > 0.5
 
     def size(value: float) -> str:
-        return f"{100 * abs(np.expm1(value)):.3g} %" if is_log else f"{abs(value):.3g}"
+        return f"{100 * abs(np.expm1(value)):.3g} %" if forecast.is_log else f"{abs(value):.3g}"
 
     if change.kind == "bend":
         was, now = "rose" if before > 0 else "fell", "rises" if after > 0 else "falls"
