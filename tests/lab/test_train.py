@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
 from kitt.errors import InvalidInputError, KittError
-from kitt.lab.simulate import DEFAULT_DATA, PAD, PAPER_DATA, Batch
+from kitt.lab.simulate import DEFAULT_DATA, PAD, PAPER_DATA, SERIES_DATA, Batch
 from kitt.lab.train import (
     PRESETS,
     Optimiser,
@@ -78,6 +78,7 @@ def test_an_unknown_key_is_an_error(place: tuple[Any, ...]) -> None:
         (lambda: recipe("paper", "tables"), "only the preset default takes inputs of tables, not 'paper'"),
         (lambda: replace(SMOKE, data=()), "data"),
         (lambda: replace(SMOKE, data=((PAPER_DATA, -1.0),)), "weights > 0"),
+        (lambda: replace(SMOKE, data=((SERIES_DATA, 1.0),)), "no simulator draws tables of 4 columns"),
         (lambda: replace(SMOKE, classify="some"), "'some'"),
         (lambda: replace(SMOKE, precision="float8"), "float32, bfloat16, not 'float8'"),
         (lambda: replace(SMOKE, network=STEM, precision="bfloat16"), "only an encoder of points"),
@@ -127,6 +128,14 @@ def test_a_batch_mixes_its_sources() -> None:
     lengths = (batch.captions != PAD).sum(1)
     assert set(lengths.tolist()) == {1, 2, 3}
     assert ((batch.variances > 0).sum(1) == lengths).all()
+
+
+def test_simulators_of_few_columns_take_no_part_in_wider_tables() -> None:
+    only_series = replace(SERIES_DATA, words=(0,), trend=0.0, max_words=1)
+    others = replace(PAPER_DATA, words=(1,))
+    mixture = ((others, 1.0), (only_series, 1e9))
+    assert (draw_batch(mixture, 8, 6, 1, generator()).captions == 0).all()
+    assert (draw_batch(mixture, 8, 6, 2, generator()).captions == 1).all()
 
 
 def test_losses_are_those_of_the_network() -> None:

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from kitt.errors import InvalidInputError
-from kitt.lab.simulate import PAD, SimulatorConfig, simulate, world_data
+from kitt.lab.simulate import PAD, SERIES_DATA, SimulatorConfig, simulate, world_data
 from kitt.lab.world import MIN_ROWS, NUISANCES, read_inputs, real_inputs, visible_periods, with_nuisances
-from kitt.language.grammar import WORDS
+from kitt.language.grammar import WORDS, Expression
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -171,9 +171,28 @@ def test_a_trend_is_added_at_any_place() -> None:
     assert all(len(set(c)) == len(c) for c in ([w for w in row if w != PAD] for row in captions.tolist()))
 
 
+def test_a_series_has_equally_spaced_times_and_periods_that_these_resolve() -> None:
+    periodic = next(w.index for w in WORDS if str(w) == "Periodic")
+    config = SimulatorConfig("default", inputs="times", words=(periodic,), noise=(1e-6, 1e-5), max_columns=1)
+    batch = simulate(config, 50, 120, 1, seeded())
+    steps = batch.X[..., 0].diff(dim=1)
+    assert torch.allclose(steps, steps[:, :1].expand_as(steps), atol=1e-5)
+    spectrum = torch.fft.rfft(batch.y).abs().square()[:, 1:]
+    assert ((spectrum / spectrum.sum(1, keepdim=True)).amax(1) > 0.1).double().mean() > 0.9  # white noise has 0.08
+
+
+def test_series_are_of_levels_and_seasons_and_many_have_both() -> None:
+    captions = simulate(SERIES_DATA, 1000, 2, 1, seeded()).captions
+    kernels = [Expression.from_indices([w for w in row if w != PAD]) for row in captions.tolist()]
+    has_season = [any({"Periodic", "Cosine"} & {f.value for f in word.factors} for word in e) for e in kernels]
+    has_trend = [any(str(word) == "Linear" for word in e) for e in kernels]
+    assert sum(a and b for a, b in zip(has_season, has_trend, strict=True)) > 200
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"max_columns": 0}, "max_columns must be at least 1"),
         ({"inputs": "real"}, "real inputs need a folder"),
         ({"tables": "somewhere"}, "other inputs take none"),
         ({"nuisances": 1.5}, "nuisances must be a share"),

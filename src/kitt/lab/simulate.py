@@ -37,7 +37,8 @@ class SimulatorConfig:
 
     prior: str = "default"
     max_words: int = 1
-    inputs: str = "uniform"  # on (−2.5, 2.5), as in the paper; "tabular": see `tabular_inputs`; "real": see `world`
+    inputs: str = "uniform"  # on (−2.5, 2.5), as in the paper; "tabular": see `tabular_inputs`; "times": equally spaced
+    # in every column; "real": rows and columns of tables, see `world`
     active: str = "random"  # "all", or a "random" subset of the dimensions for each word
     noise: tuple[float, float] | None = None  # of observations, log-uniform between these shares of the signal variance
     words: tuple[int, ...] | None = None  # restrict the vocabulary to these
@@ -46,6 +47,7 @@ class SimulatorConfig:
     trend: float = 0.0  # share of the data sets to whose words Linear is added, where there is room
     changing_noise: float = 0.0  # share of the data sets to whose words Linear*White is added, where there is room
     white: float = 0.0  # share of the data sets that are White alone, in addition to those drawn by chance
+    max_columns: int | None = None  # a mixture draws tables with more columns from its other simulators only
 
     def __post_init__(self) -> None:
         preset(self.prior)
@@ -53,7 +55,7 @@ class SimulatorConfig:
         if not 1 <= self.max_words <= vocabulary:
             raise InvalidInputError(f"max_words must be between 1 and {vocabulary}, got {self.max_words}")
         for name, value, allowed in (
-            ("inputs", self.inputs, ("uniform", "tabular", "real")),
+            ("inputs", self.inputs, ("uniform", "tabular", "times", "real")),
             ("active", self.active, ("all", "random")),
         ):
             if value not in allowed:
@@ -62,6 +64,8 @@ class SimulatorConfig:
             raise InvalidInputError(f"noise must be two positive shares, the smaller first, got {self.noise}")
         if (self.inputs == "real") != (self.tables is not None):
             raise InvalidInputError("real inputs need a folder of tables, and other inputs take none")
+        if self.max_columns is not None and self.max_columns < 1:
+            raise InvalidInputError(f"max_columns must be at least 1, got {self.max_columns}")
         for name in ("nuisances", "trend", "changing_noise", "white"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InvalidInputError(f"{name} must be a share between 0 and 1, got {getattr(self, name)}")
@@ -89,6 +93,23 @@ def world_data(tables: str | None = None) -> SimulatorConfig:
         changing_noise=0.4,
         white=0.04,
     )
+
+
+# Words of which series are made: levels that rise or wander, and seasons that keep or change their shape.
+_SERIES = parse(
+    "Linear + Linear*Linear + RBF + Matern12 + Matern32 + Matern52 + Periodic + Cosine + RBF*Periodic + Matern12*Periodic"
+    " + Matern32*Periodic + Matern52*Periodic + Linear*Periodic + RBF*Cosine + Linear*Cosine + White"
+).indices
+SERIES_DATA = SimulatorConfig(
+    "default",
+    max_words=3,
+    inputs="times",
+    noise=(1e-4, 1.0),
+    words=_SERIES,
+    nuisances=0.25,
+    trend=0.3,
+    max_columns=1,
+)
 
 
 @dataclass(frozen=True)
@@ -226,7 +247,7 @@ def _covariance(
                 values = {
                     p: _draw_parameter(config.prior, p, factors, active[where], generator).to(X) for p in parameters
                 }
-                if config.inputs == "real" and X.shape[2] == 1:
+                if config.inputs in ("real", "times") and X.shape[2] == 1:
                     values = _with_visible_period(values, X[dataset[where]], generator)
                 K[where] *= primitive_matrix(primitive, X[dataset[where]], values, active[where].to(X))
                 slopes[where] += squared_slope(primitive, values, active[where].to(X))
@@ -291,6 +312,8 @@ def _draw_noise(config: SimulatorConfig, signal: Tensor, generator: torch.Genera
 def _draw_inputs(config: SimulatorConfig, batch: int, n: int, d: int, generator: torch.Generator) -> Tensor:
     if config.tables is not None:
         return standardise(real_inputs(config.tables, batch, n, d, generator), 1).float().double()
+    if config.inputs == "times":
+        return standardise(torch.arange(n).double().expand(batch, d, n).mT, 1).float().double()
     if config.inputs == "tabular":
         return tabular_inputs(batch, n, d, generator)
     return _uniform_inputs(batch, n, d, generator)

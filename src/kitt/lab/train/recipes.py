@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import torch
 
 from kitt.errors import InvalidInputError
-from kitt.lab.simulate import DEFAULT_DATA, PAPER_DATA, SimulatorConfig, world_data
+from kitt.lab.simulate import DEFAULT_DATA, PAPER_DATA, SERIES_DATA, SimulatorConfig, world_data
 from kitt.network.checkpoint import config_from_dict, config_to_dict
 from kitt.network.network import CaptionerConfig, PaperConfig, StemConfig
 
@@ -133,7 +133,7 @@ class TrainConfig:
 
     name: str
     network: CaptionerConfig
-    data: tuple[tuple[SimulatorConfig, float], ...]  # each with its share of every batch
+    data: tuple[tuple[SimulatorConfig, float], ...]  # each with its share of the batches whose tables it draws
     sizes: Sizes = Sizes()
     optimiser: Optimiser = Optimiser()
     validation: tuple[ValidationSet, ...] = VALIDATION
@@ -147,6 +147,10 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         _require(bool(self.data) and all(weight > 0 for _, weight in self.data), "data: give simulators, weights > 0")
+        _require(
+            any(data.max_columns is None or data.max_columns >= self.sizes.d[1] for data, _ in self.data),
+            f"data: no simulator draws tables of {self.sizes.d[1]} columns, the most that sizes has",
+        )
         _require(self.classify in ("all", "single"), f"classify must be 'all' or 'single', got '{self.classify}'")
         _require(self.precision in PRECISIONS, f"precision: {', '.join(PRECISIONS)}, not '{self.precision}'")
         is_of_points = isinstance(self.network, PaperConfig)
@@ -233,18 +237,20 @@ def _paper() -> TrainConfig:
 
 def _default(tables: str | None = None) -> TrainConfig:
     """The preset of the bundled network: tables of all sizes. Half of them resemble real ones, with inputs from a folder of
-    tables if one is given; the rest are captions of the default prior and single words of the paper's prior."""
+    tables if one is given; the rest are captions of the default prior and single words of the paper's prior. Half of the
+    tables of a single column are series."""
     world, name = world_data(tables), "world" if tables is None else "real"
     return TrainConfig(
         name="default",
         network=StemConfig(),
-        data=((world, 0.5), (DEFAULT_DATA, 0.15), (PAPER_DATA, 0.35)),
+        data=((world, 0.5), (DEFAULT_DATA, 0.15), (PAPER_DATA, 0.35), (SERIES_DATA, 1.0)),
         sizes=Sizes(n=(16, 800), batch=(4, 128), work=1.5e6),
         optimiser=Optimiser(lr=5e-4, warmup=500, ema=0.9995),
         validation=(
             *VALIDATION,
             ValidationSet(name=f"{name}-128x6", data=world, count=512, n=128, d=6),
             ValidationSet(name=f"{name}-60x1", data=world, count=512, n=60, d=1),
+            ValidationSet(name="series-120x1", data=SERIES_DATA, count=512, n=120, d=1),
         ),
         eval_seconds=1800,
     )

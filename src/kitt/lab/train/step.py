@@ -30,7 +30,8 @@ _PATIENCE = 50  # steps in a row without a finite gradient before giving up
 def draw_batch(
     data: tuple[tuple[SimulatorConfig, float], ...], batch: int, n: int, d: int, generator: torch.Generator
 ) -> Batch:
-    """Data sets from a mixture of simulators."""
+    """Data sets from a mixture of those simulators that draw tables of so many columns."""
+    data = tuple((source, weight) for source, weight in data if source.max_columns is None or d <= source.max_columns)
     weights = torch.tensor([weight for _, weight in data], dtype=torch.float64)
     chosen = torch.multinomial(weights, batch, replacement=True, generator=generator)
     counts = torch.bincount(chosen, minlength=len(data)).tolist()
