@@ -2,11 +2,11 @@
 
 The steps run one after the other. Those of `kitt bench` write JSON lines to the folder `--out` and resume where they were,
 so that this may be stopped at any time; what a step prints is kept there too, as text, and a step that ended with the
-present commit is not run again. With `--publish`, lines that docs/results holds are replaced by the new ones, if all of
-them are of the present commit, and the tables that docs/tables.py makes of them are written again; tables that were typed
-from printed figures are not. `--archive` runs the benchmarks of docs/archive.md instead, with the present
-model; they are never published, because that page is about an earlier one. `--list` shows the commands, with about the
-hours that each takes on one core of a laptop.
+present commit is not run again. `--only` runs some of the steps. With `--publish`, the new lines take the place of those
+in docs/results that measure the same, if all new ones are of the present commit, and the tables that docs/tables.py makes of
+them are written again, each with the commits of its lines; tables that were typed from printed figures are not.
+`--archive` runs the benchmarks of docs/archive.md instead, with the present model; they are never published, because that
+page is about an earlier one. `--list` shows the commands, with about the hours that each takes on one core of a laptop.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import argparse
 import json
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 import time
@@ -212,17 +211,31 @@ def other_commits(path: Path, commit: str) -> set[str]:
     return {line.get("versions", {}).get("commit") or "an unknown commit" for line in lines} - {commit}
 
 
-def publish(out: Path, commit: str) -> None:
-    """Replace the lines that docs/results holds, and write the tables made of them again."""
-    new = [path for old in sorted((ROOT / "docs" / "results").glob("*.jsonl")) if (path := out / old.name).exists()]
+def publish(out: Path, commit: str, published: Path = ROOT / "docs" / "results") -> None:
+    """Put the new lines into the files that docs/results holds, and write the tables made of them again."""
+    pairs = [(old, new) for old in sorted(published.glob("*.jsonl")) if (new := out / old.name).exists()]
     if commit.endswith("-dirty"):
         sys.exit("files differ from the last commit: commit them, run the steps again, and publish then")
-    if mixed := {path.name: found for path in new if (found := other_commits(path, commit))}:
+    if mixed := {new.name: found for _, new in pairs if (found := other_commits(new, commit))}:
         told = "; ".join(f"{name} has lines of {', '.join(sorted(found))}" for name, found in mixed.items())
         sys.exit(f"not all lines are of {commit}: {told}. Move them away and run the steps again, and publish then")
-    for path in new:
-        shutil.copy(path, ROOT / "docs" / "results" / path.name)
+    for old, new in pairs:
+        old.write_text(merged(old.read_text(encoding="utf-8"), new.read_text(encoding="utf-8")), encoding="utf-8")
     subprocess.run([sys.executable, ROOT / "docs" / "tables.py"], check=True)
+
+
+def merged(old: str, new: str) -> str:
+    """Lines of both, in the order of the old ones; of two that measure the same, with whatever network, the new one."""
+    lines = {_measured(line): line for line in old.splitlines()}
+    lines |= {_measured(line): line for line in new.splitlines()}
+    return "".join(f"{line}\n" for line in lines.values())
+
+
+def _measured(line: str) -> str:
+    """What a line measures: its key, without the state of the network."""
+    fields = json.loads(line)
+    key = fields.get("key", {"variant": fields.get("variant")})  # the second is of the ablation
+    return json.dumps({name: value for name, value in key.items() if name != "network"}, sort_keys=True)
 
 
 def main() -> int:
@@ -233,6 +246,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "results")
     parser.add_argument("--archive", action="store_true", help="run the benchmarks of docs/archive.md instead")
     parser.add_argument("--list", action="store_true", help="show the commands and their hours, and run nothing")
+    parser.add_argument("--only", nargs="+", metavar="STEP", help="run these steps only, by their names")
     parser.add_argument(
         "--publish", action="store_true", help="replace the published lines, and write their tables again"
     )
@@ -240,6 +254,9 @@ def main() -> int:
     out = (asked.out / "archive" if asked.archive else asked.out).resolve()
     places = {"data": str(asked.data.resolve()), "out": str(out), "python": sys.executable}
     steps, commit = ARCHIVE if asked.archive else STEPS, versions()["commit"]
+    if unknown := sorted(set(asked.only or ()) - {step.name for step in steps}):
+        parser.error(f"no step is called {', '.join(unknown)}; the steps are {', '.join(step.name for step in steps)}")
+    steps = tuple(step for step in steps if not asked.only or step.name in asked.only)
     print(f"{len(steps)} steps, about {sum(step.hours for step in steps):.0f} hours on one core in all", flush=True)
     for number, step in enumerate(steps, 1):
         arguments = step.arguments(places)

@@ -1,5 +1,6 @@
 """The code of README and docs runs as it is printed, and published numbers are those of their commands."""
 
+import json
 import re
 import runpy
 import sys
@@ -60,6 +61,15 @@ def test_the_commands_of_the_results_exist(step: Any) -> None:
         assert "splits" not in given or splits_of(given["splits"])
     elif rest[:2] != ["-m", "kitt.cli"]:
         assert (ROOT / (rest[0] if program == sys.executable else program)).exists()
+
+
+def test_published_lines_are_replaced_by_new_ones_that_measure_the_same() -> None:
+    def lines(*found: tuple[str, str, int]) -> str:
+        made = ({"key": {"table": table, "network": network}, "result": value} for table, network, value in found)
+        return "".join(f"{json.dumps(line)}\n" for line in made)
+
+    old, new = lines(("a", "first", 1), ("b", "first", 2)), lines(("b", "second", 3), ("c", "second", 4))
+    assert RESULTS["merged"](old, new) == lines(("a", "first", 1), ("b", "second", 3), ("c", "second", 4))
 
 
 def test_what_the_docs_read_is_written_by_a_step() -> None:
