@@ -19,6 +19,8 @@ from torch.nn.functional import threshold
 
 WIDTHS = tuple(2.0 * 0.5**i for i in range(8))  # smoothing widths in standard deviations of a column
 FREQUENCIES = tuple(0.08 * (12.0 / 0.08) ** (i / 39) for i in range(40))  # cycles per standard deviation
+WAVE_STEP, WAVE_COUNT = 0.12, 128  # grid of frequencies, cycles per standard deviation, on which waves are sought
+SLOWEST_WAVE = 3  # of these; slower ones are no waves but bends
 PROBE_SCALES = (0.4, 1.0, 2.5)  # multiples of the predicted metric
 PROBE_FAMILIES = ("rbf", "matern12", "matern32", "matern52")
 _EPS = 1e-6
@@ -27,12 +29,14 @@ _CHUNK = 2**19  # entries of the pairwise matrices worked on at once, so that th
 
 @dataclass(frozen=True)
 class Tables:
-    """A batch of standardised tables, and the residual of a linear fit."""
+    """A batch of standardised tables, and a linear fit."""
 
     X: Tensor  # (B, N, D)
     y: Tensor  # (B, N)
     residual: Tensor  # (B, N) standardised
     unexplained: Tensor  # (B,) share of the variance that the linear fit leaves
+    deviation: Tensor  # (B, N) residual as it is
+    slopes: Tensor  # (B, D) of the linear fit
     n: Tensor  # (B,) number of points
     d: Tensor  # (B,) number of columns
 
@@ -45,8 +49,10 @@ def prepare(X: Tensor, y: Tensor) -> Tables:
     # Ridge regression; the penalty of about one observation keeps N <= D harmless.
     A = torch.cat([X, X.new_ones(B, N, 1)], -1)
     beta = torch.linalg.solve(A.mT @ A + torch.eye(D + 1).to(X), A.mT @ y.unsqueeze(-1))
-    residual, unexplained = _standardised(y - (A @ beta).squeeze(-1))
-    return Tables(X, y, residual, unexplained, X.new_full((B,), float(N)), X.new_full((B,), float(D)))
+    deviation = y - (A @ beta).squeeze(-1)
+    residual, unexplained = _standardised(deviation)
+    slopes = beta[:, :-1, 0]
+    return Tables(X, y, residual, unexplained, deviation, slopes, X.new_full((B,), float(N)), X.new_full((B,), float(D)))
 
 
 def _standardised(values: Tensor) -> tuple[Tensor, Tensor]:
@@ -61,6 +67,7 @@ def describe(t: Tables) -> tuple[Tensor, Tensor]:
     """Numbers for each column (B, D, F) and for the whole table (B, G)."""
     total = _squared_distances(t.X)
     columns = [
+        _waves(t),
         _shape(t),
         _spectra(t.X, torch.stack([t.y, t.residual, _square(t.y)], 1), t),
         _along_columns(t, total),
@@ -133,6 +140,94 @@ def _spectra(X: Tensor, signals: Tensor, t: Tables) -> Tensor:
     signals = signals.unsqueeze(1)  # (B, 1, S, N)
     power = (signals @ phase.cos()).square() + (signals @ phase.sin()).square()  # (B, D, S, W)
     return _log(power / t.n[:, None, None, None] + 1e-3).flatten(2)
+
+
+def _waves(t: Tables) -> Tensor:
+    """Whether the target is a trend, a wave, harmonics of it, a wave that grows, or two waves along each column, (B, D, 12).
+
+    The target without what a linear fit explains by the other columns is regressed on such functions. A wave has the
+    frequency of the highest peak of a fine periodogram, made finer by Gauss-Newton steps: a wave that is off by a tenth
+    of a cycle hides everything that is fainter. The result is the log share of the variance that each regression leaves.
+    """
+    B, N, D = t.X.shape
+    x = t.X.mT.reshape(B * D, N)
+    y = _standardised(_partial_targets(t).reshape(B * D, N))[0]
+    parts = torch.arange(B * D).split(max(1, _CHUNK // (N * WAVE_COUNT)))
+    return torch.cat([_waves_along(x[part], y[part]) for part in parts]).view(B, D, -1)
+
+
+def _waves_along(x: Tensor, y: Tensor) -> Tensor:
+    """The same for one column each, x and y (C, N) -> (C, 12)."""
+    one, x1 = torch.ones_like(x).unsqueeze(-1), x.unsqueeze(-1)
+    trend, bend = torch.cat([one, x1], -1), torch.cat([one, x1, x1.square()], -1)
+    grid = _powers(x)
+    first, peak = _strongest_wave(x, y, trend, grid)
+    wave = _wave(x, first)
+    second, second_peak = _strongest_wave(x, y, torch.cat([trend, wave], -1), grid)
+    designs = (
+        [trend],
+        [bend],
+        [one, wave],
+        [trend, wave],
+        [bend, wave],
+        [trend, wave, _wave(x, 2 * first), _wave(x, 3 * first)],
+        [trend, wave, x1 * wave],
+        [trend, wave, _wave(x, second)],
+    )
+    left = [_log(_left_over(torch.cat(parts, -1), y) + 1e-4) for parts in designs]
+    found = [first.clamp_min(0.01).log(), second.clamp_min(0.01).log(), _log(peak), _log(second_peak)]
+    return torch.stack([*left, *found], -1)
+
+
+def _partial_targets(t: Tables) -> Tensor:
+    """The target minus what the linear fit explains by the other columns, for each column, (B, D, N)."""
+    return t.deviation.unsqueeze(1) + t.X.mT * t.slopes.unsqueeze(-1)
+
+
+def _powers(x: Tensor) -> Tensor:
+    """exp(2πi f x) at all frequencies f of the grid, for x (C, N): complex, (C, W, N)."""
+    angle = (2 * math.pi * WAVE_STEP) * x
+    powers = torch.empty(len(x), WAVE_COUNT, x.shape[1], dtype=angle.dtype.to_complex())
+    powers[:, 0] = torch.complex(angle.cos(), angle.sin())
+    done = 1
+    while done < WAVE_COUNT:  # by doubling, which is faster than cosines and sines
+        more = min(done, WAVE_COUNT - done)
+        torch.mul(powers[:, :more], powers[:, done - 1 : done], out=powers[:, done : done + more])
+        done += more
+    return powers
+
+
+def _strongest_wave(x: Tensor, y: Tensor, others: Tensor, grid: Tensor) -> tuple[Tensor, Tensor]:
+    """Frequency (C,) of the strongest wave in what regressors (C, N, J) leave of y (C, N), and the height of its peak."""
+    rest = y - (others @ _coefficients(others, y)).squeeze(-1)
+    power = (grid @ rest.unsqueeze(-1).to(grid.dtype)).squeeze(-1).abs().square()[:, SLOWEST_WAVE - 1 :]  # (C, W)
+    frequency = WAVE_STEP * (power.argmax(-1) + SLOWEST_WAVE).to(x)
+    for _ in range(3):
+        wave = _wave(x, frequency)
+        b = _coefficients(torch.cat([others, wave], -1), y)[:, -2:, 0]
+        slope = 2 * math.pi * x * (b[:, 1:] * wave[..., 0] - b[:, :1] * wave[..., 1])  # of the wave in its frequency
+        step = _coefficients(torch.cat([others, wave, slope.unsqueeze(-1)], -1), y)[:, -1, 0]
+        frequency = frequency + step.nan_to_num(0.0).clamp(-WAVE_STEP / 2, WAVE_STEP / 2)
+    return frequency.clamp_min(WAVE_STEP), power.amax(-1) / (power.mean(-1) + _EPS)
+
+
+def _wave(x: Tensor, frequency: Tensor) -> Tensor:
+    """Cosine and sine (C, N, 2) of a frequency (C,) for each x (C, N)."""
+    phase = 2 * math.pi * frequency.unsqueeze(-1) * x
+    return torch.stack([phase.cos(), phase.sin()], -1)
+
+
+def _coefficients(A: Tensor, y: Tensor) -> Tensor:
+    """Least squares (C, J, 1) of y (C, N) on regressors (C, N, J), with a slight ridge."""
+    penalty = 1e-3 * torch.eye(A.shape[-1]).to(A)
+    return torch.linalg.solve(A.mT @ A + penalty, A.mT @ y.unsqueeze(-1))
+
+
+def _left_over(A: Tensor, y: Tensor) -> Tensor:
+    """The share (C,) of the variance of y (C, N) that regressors (C, N, J) leave, for each degree of freedom."""
+    n, j = A.shape[1], A.shape[2]
+    rest = y - (A @ _coefficients(A, y)).squeeze(-1)
+    return rest.square().sum(-1) / max(n - j, 1)
 
 
 def _smooth(squared: Tensor, window: Tensor | None, signals: Tensor, n: Tensor) -> Tensor:
