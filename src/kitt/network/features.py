@@ -174,7 +174,7 @@ def _waves_along(x: Tensor, y: Tensor) -> Tensor:
         [trend, wave, x1 * wave],
         [trend, wave, _wave(x, second)],
     )
-    left = [_log(_left_over(torch.cat(parts, -1), y) + 1e-4) for parts in designs]
+    left = [_log(_left_over(torch.cat(parts, -1), y).clamp(1e-4, 10)) for parts in designs]
     found = [first.clamp_min(0.01).log(), second.clamp_min(0.01).log(), _log(peak), _log(second_peak)]
     return torch.stack([*left, *found], -1)
 
@@ -208,7 +208,7 @@ def _strongest_wave(x: Tensor, y: Tensor, others: Tensor, grid: Tensor) -> tuple
         slope = 2 * math.pi * x * (b[:, 1:] * wave[..., 0] - b[:, :1] * wave[..., 1])  # of the wave in its frequency
         step = _coefficients(torch.cat([others, wave, slope.unsqueeze(-1)], -1), y)[:, -1, 0]
         frequency = frequency + step.nan_to_num(0.0).clamp(-WAVE_STEP / 2, WAVE_STEP / 2)
-    return frequency.clamp_min(WAVE_STEP), power.amax(-1) / (power.mean(-1) + _EPS)
+    return frequency.clamp_min(WAVE_STEP), power.amax(-1) / power.mean(-1).clamp_min(1e-12)
 
 
 def _wave(x: Tensor, frequency: Tensor) -> Tensor:
@@ -218,9 +218,13 @@ def _wave(x: Tensor, frequency: Tensor) -> Tensor:
 
 
 def _coefficients(A: Tensor, y: Tensor) -> Tensor:
-    """Least squares (C, J, 1) of y (C, N) on regressors (C, N, J), with a slight ridge."""
-    penalty = 1e-3 * torch.eye(A.shape[-1]).to(A)
-    return torch.linalg.solve(A.mT @ A + penalty, A.mT @ y.unsqueeze(-1))
+    """Least squares (C, J, 1) of y (C, N) on regressors (C, N, J), with a slight ridge, in their own scales."""
+    scale = (A.square().sum(1, keepdim=True) + _EPS).sqrt()
+    A = A / scale
+    gram = A.mT @ A
+    torch.diagonal(gram, dim1=-2, dim2=-1).add_(1e-5)
+    solved, _ = torch.linalg.solve_ex(gram, A.mT @ y.unsqueeze(-1))
+    return solved.nan_to_num(0.0, 0.0, 0.0) / scale.mT
 
 
 def _left_over(A: Tensor, y: Tensor) -> Tensor:
