@@ -38,7 +38,6 @@ class FitConfig:
 
 
 FIT = FitConfig()
-_STEP = 1e-4  # of finite differences of the prior's score
 
 
 class LogPosterior:
@@ -54,8 +53,8 @@ class LogPosterior:
     def evaluate(self, theta: Tensor) -> Evaluation:
         self.evaluations += 1
         found = self.likelihood.evaluate(theta)
-        low, score, high = self.prior.score(torch.stack([theta - _STEP, theta, theta + _STEP]))[:, self.is_free]
-        bend = ((low - high) / (2 * _STEP)).clamp_min(FIT.min_curvature)  # a Cauchy prior has none far from its middle
+        score, bend = (values[self.is_free] for values in self.prior.score_and_curvature(theta))
+        bend = bend.clamp_min(FIT.min_curvature)  # a Cauchy prior has none far from its middle
         return Evaluation(
             found.value + float(self.prior.log_density(theta)),
             found.gradient + score.numpy(),
