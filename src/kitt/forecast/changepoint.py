@@ -26,6 +26,8 @@ class ChangeConfig:
     gain: float = 8.0  # nats by which a change must improve a line with seasons, after the price of two parameters
     margin: int = 5  # values before the first and after the last place
     most: int = 2  # changes of each kind
+    margins: int = 4  # a series has at least so many times the margin,
+    values_per_column: int = 3  # and so many values for each column of the line and the seasons
 
 
 DEFAULT = ChangeConfig()
@@ -51,7 +53,7 @@ def find_changes(
     """Of each kind, the changes that improve a line with seasons: none, one or two."""
     t, y, base = series.times, series.values, _line_and_seasons(series, seasons)
     found: dict[str, tuple[Change, ...]] = {}
-    if len(t) < 4 * config.margin or len(base) > len(t) / 3:
+    if len(t) < config.margins * config.margin or len(base) > len(t) / config.values_per_column:
         return found
     for kind in ("step", "bend"):
         columns = list(base)

@@ -265,9 +265,8 @@ class Posterior:
 
     def component(self, word: int, Z: Tensor) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of one signal word alone; the means of all words add up to the mean."""
-        position = [i for i, w in enumerate(self.kernel.expression) if not w.is_noise].index(word)
         with torch.no_grad():
-            here, there = self.kernel.terms(self.theta, self.X)[position], self.kernel.terms(self.theta, Z)[position]
+            here, there = (self.kernel.term(word, self.theta, points) for points in (self.X, Z))
             cross = here.matrix(there)
             mean = (cross.mT @ self.alpha.unsqueeze(-1)).squeeze(-1)
             white = torch.linalg.solve_triangular(self.L, cross, upper=False)

@@ -127,9 +127,8 @@ class SparsePosterior:
 
     def component(self, word: int, Z: Tensor) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of one signal word alone; the means of all words add up to the mean."""
-        position = [i for i, w in enumerate(self.kernel.expression) if not w.is_noise].index(word)
         with torch.no_grad():
-            here, there = (self.kernel.terms(self.theta, points)[position] for points in (self.Z, Z))
+            here, there = (self.kernel.term(word, self.theta, points) for points in (self.Z, Z))
             return self._project(here.matrix(there), self.kernel.word_diagonals(self.theta, Z)[word])
 
     def _project(self, cross: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
