@@ -59,7 +59,7 @@ def test_components_add_up(monthly: tuple[pd.Series, np.ndarray, kitt.Forecast])
     parts, best = made.components(), made.mixture.models[made.best]
     total = parts.prod(axis=1) if made.candidates[made.best].is_log else parts.sum(axis=1)
     expected = best.warp.inverse(best.moments(best.inputs(made.inputs))[0])
-    assert np.allclose(total.to_numpy()[-24:], made._standardiser.inverse_mean(expected), rtol=1e-6)
+    assert np.allclose(total.to_numpy()[-24:], made.standardiser.inverse_mean(expected), rtol=1e-6)
     assert len(parts) == len(seen) + 24
     assert "season of 12" in parts
 

@@ -28,6 +28,7 @@ class ChangeConfig:
     most: int = 2  # changes of each kind
     margins: int = 4  # a series has at least so many times the margin,
     values_per_column: int = 3  # and so many values for each column of the line and the seasons
+    stated: float = 4.0  # nats by which the best fit with a change must exceed the best without it, before it is stated
 
 
 DEFAULT = ChangeConfig()
@@ -77,6 +78,13 @@ def is_seen(change: Change, others: Sequence[Change], series: Series, y: FloatAr
     base = [*_line_and_seasons(series, seasons), *(other.column(series.times) for other in others)]
     best = _best(change.kind, np.column_stack(base), series.times, y, np.array([change.time]))
     return best is not None and best.gain >= DEFAULT.gain
+
+
+def is_supported(likelihoods: Sequence[float], has_it: Sequence[bool]) -> bool:
+    """Whether the best fit with a change is clearly better than the best without it; these are log marginal likelihoods."""
+    pairs = list(zip(likelihoods, has_it, strict=True))
+    without = max((value for value, has in pairs if not has), default=-math.inf)
+    return max((value for value, has in pairs if has), default=-math.inf) >= without + DEFAULT.stated
 
 
 def _line_and_seasons(series: Series, seasons: Sequence[Season]) -> list[FloatArray]:

@@ -131,6 +131,10 @@ class SparsePosterior:
             here, there = (self.kernel.term(word, self.theta, points) for points in (self.Z, Z))
             return self._project(here.matrix(there), self.kernel.word_diagonals(self.theta, Z)[word])
 
+    def component_mean(self, word: int, Z: Tensor) -> Tensor:
+        """The mean of `component` alone."""
+        return self.component(word, Z)[0]
+
     def _project(self, cross: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of what has this covariance (M, n) with the inducing points and this prior variance (n,)."""
         return cross.mT @ self.alpha, (prior - (self._known @ cross).square().sum(0)).clamp_min(0)

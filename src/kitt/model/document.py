@@ -48,6 +48,8 @@ from kitt.model.stored import (
 from kitt.model.update import RefitReason, new_rows, refit_reasons, updated
 from kitt.table.dataset import Dataset
 from kitt.table.encoding import Encoding
+from kitt.table.ranges import far_rows_note
+from kitt.table.reading import Notes
 from kitt.table.scaling import FloatArray, Warp
 
 
@@ -221,7 +223,7 @@ class Model(Exportable):
         return self.summary_of(self._inputs(table), levels, noisy)
 
     def summary_of(self, X: FloatArray, levels: ArrayLike, noisy: bool = True) -> tuple[FloatArray, ...]:
-        """The same of rows (M, D) that `encoding` has encoded already."""
+        """The same of rows (M, D) that `encode` has encoded already."""
         predictive = self.mixture.predictive(X, noisy)
         return *self._mean_and_std(predictive), self.mixture.quantiles_of(predictive, levels)
 
@@ -304,6 +306,11 @@ class Model(Exportable):
             In units of the target.
         """
         return self.mixture.sample(self._inputs(table), count, noisy, random_state)
+
+    def encode(self, table: Any) -> tuple[FloatArray, Notes]:
+        """X (M, D) for `summary_of`, with notes on rows that the model knows little about: new texts, and far values."""
+        X, notes = self.encoding.encode(table)
+        return X, notes if self.rows is None else (*notes, *far_rows_note(self.encoding, X, self.rows.X))
 
     def _inputs(self, table: Any) -> FloatArray:
         X, notes = self.encoding.encode(table)
