@@ -38,9 +38,7 @@ DEFAULT = LevelConfig()
 class Level:
     """The forms that the level has in the candidates, and where it was and is expected to be."""
 
-    weights: Mapping[
-        str, float
-    ]  # of each form, heaviest first; of the candidates that see the stated changes, if any is
+    weights: Mapping[str, float]  # of each form, heaviest first; only candidates that see the stated changes, if any is
     past: FloatArray  # at the values to which parameters were fitted, in their units
     future: FloatArray  # (horizon,)
 
