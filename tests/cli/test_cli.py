@@ -241,6 +241,19 @@ def test_a_negative_seed_is_refused(run, folder, tmp_path) -> None:
         Options(random_state=-1)
 
 
+def test_rows_far_outside_the_training_rows_are_noted(run, folder, model, tmp_path) -> None:
+    frame = pd.read_csv(folder / "one.csv").drop(columns="y")
+    far = frame.assign(a=frame["a"].where(frame.index > 2, 40.0))
+    far.to_csv(tmp_path / "far.csv", index=False)
+    code, _, err = run("predict", model, tmp_path / "far.csv", "-o", tmp_path / "out.csv")
+    said = " ".join(err.split())
+    assert code == 0
+    assert (
+        "3 of 30 rows lie far outside the range of the training rows, by more than half of that range, in 'a' (" in said
+    )
+    assert "'b'" not in said
+
+
 def test_a_kept_column_is_not_replaced_by_a_prediction(run, folder, model, tmp_path) -> None:
     pd.read_csv(folder / "one.csv").assign(mean=7).to_csv(tmp_path / "new.csv", index=False)
     code, _, err = run("predict", model, tmp_path / "new.csv", "--keep", "mean")

@@ -13,8 +13,8 @@ import kitt
 from kitt.errors import InvalidInputError, MissingExtraError
 from kitt.forecast.candidates import Candidate, layout
 from kitt.forecast.covariates import Covariates
-from kitt.forecast.evaluate import origin_starts, rolling
-from kitt.forecast.fit import FitConfig, LogPosterior, _maximise, fit
+from kitt.forecast.evaluate import EvaluateConfig, origin_starts, rolling
+from kitt.forecast.fit import LogPosterior, NewtonConfig, _maximise, fit
 from kitt.forecast.forecaster import KITTForecaster
 from kitt.forecast.picture import save_picture, text_picture
 from kitt.forecast.pipeline import _table, checked
@@ -59,7 +59,7 @@ def test_components_add_up(monthly: tuple[pd.Series, np.ndarray, kitt.Forecast])
     parts, best = made.components(), made.mixture.models[made.best]
     total = parts.prod(axis=1) if made.candidates[made.best].is_log else parts.sum(axis=1)
     expected = best.warp.inverse(best.moments(best.inputs(made.inputs))[0])
-    assert np.allclose(total.to_numpy()[-24:], made._standardiser.inverse_mean(expected), rtol=1e-6)
+    assert np.allclose(total.to_numpy()[-24:], made.standardiser.inverse_mean(expected), rtol=1e-6)
     assert len(parts) == len(seen) + 24
     assert "season of 12" in parts
 
@@ -94,7 +94,7 @@ def test_one_factor_gives_the_forecast_from_every_origin() -> None:
     candidate = Candidate("random walk with drift")
     model = fit(candidate, layout(candidate, 1, ()), table).model
     kernel, theta = model.fitted_kernel.kernel, model.fitted_kernel.theta
-    for origin in rolling(model, series.times, origin_starts(series.n, 0.5, 3), 6):
+    for origin in rolling(model, series.times, origin_starts(series.n, 0.5, EvaluateConfig(origins=3)), 6):
         t, rows = origin.start, origin.rows
         K = (kernel.matrix(theta, model.X) + 25.0).numpy() + np.diag(kernel.noise(theta, model.X).numpy())
         solved = np.linalg.solve(K[:t, :t], K[:t][:, rows])
@@ -275,7 +275,7 @@ def test_fits_end_close_to_a_maximum(trend: str) -> None:
     candidate = Candidate(trend, "drifting")
     found = layout(candidate, 1, [12 / float(table.standardiser.x_scale[0])])
     one, posterior = fit(candidate, found, table), LogPosterior(found, table)
-    further, _, _ = _maximise(posterior, one.theta, FitConfig(tolerance=1e-4, max_evaluations=200))
+    further, _, _ = _maximise(posterior, one.theta, NewtonConfig(tolerance=1e-4, max_evaluations=200))
     assert one.model.converged
     assert posterior.evaluate(further).value - posterior.evaluate(one.theta).value < 0.5
 

@@ -299,7 +299,7 @@ def test_fuzzed(server: Server) -> None:
     assert len(tried) == 16
 
 
-def test_predictions_replace_no_column_of_the_table() -> None:
+def test_predictions_replace_no_column_of_the_table_and_far_rows_are_noted() -> None:
     import numpy as np
 
     import kitt
@@ -308,7 +308,11 @@ def test_predictions_replace_no_column_of_the_table() -> None:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"mean": rng.normal(size=20), "y": rng.normal(size=20)})
     model = json.dumps(kitt.suggest(frame, fit=True, k=1, effort="quick").fitted.to_dict())
-    made = pd.read_csv(io.StringIO(predictions(Upload("t", frame), model)[0]))
+    written, notes = predictions(Upload("t", frame), model)
+    assert notes == ()
+    (note,) = predictions(Upload("t", frame.assign(mean=frame["mean"] + 100)), model)[1]
+    assert note.startswith("20 of 20 rows lie far outside the range of the training rows")
+    made = pd.read_csv(io.StringIO(written))
     assert made["mean"].to_numpy() == pytest.approx(frame["mean"].to_numpy())
     assert list(made)[-4:] == ["predicted_mean", "predicted_std", "predicted_q5", "predicted_q95"]
 

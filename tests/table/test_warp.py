@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -58,6 +59,17 @@ def test_the_slope_is_that_of_finite_differences(warp: Warp) -> None:
     u, h = inside(warp)[1:], 1e-6
     slope = (warp.forward(u + h) - warp.forward(u - h)) / (2 * h)
     np.testing.assert_allclose(warp.log_slope(u), np.log(slope), atol=2e-5)
+
+
+@every
+def test_tensors_are_transformed_alike_and_can_be_differentiated(warp: Warp) -> None:
+    u = inside(warp)
+    t = torch.tensor(u, requires_grad=True)
+    z, slope = warp.forward_in(torch, t), warp.log_slope_in(torch, t)
+    np.testing.assert_allclose(z.detach(), warp.forward(u), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(warp.inverse_in(torch, z).detach(), u, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(slope.detach(), warp.log_slope(u), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(torch.autograd.grad(z.sum(), t)[0].log(), warp.log_slope(u), rtol=1e-6, atol=1e-6)
 
 
 @given(

@@ -14,7 +14,6 @@ from kitt.fitting.fitted import FittedGP
 from kitt.gp.exact import extended_factor
 from kitt.gp.sparse import SparsePosterior
 from kitt.model.mixture import Component
-from kitt.table.scaling import Warp
 
 _BELOW = 2.0  # standard deviations below the smallest transformed target, down to which draws count
 
@@ -76,14 +75,12 @@ class Part(torch.nn.Module):
         return torch.stack([c.spread * (changing if c.changing_noise else total) for c in entries])
 
     def _log_factor(self, Z: Tensor, mean: Tensor, total: Tensor) -> Tensor:
-        """`NoiseModel.log_factor`."""
+        """`NoiseModel.log_factor`, for several predictions at the same points too."""
         model = self.noise_model
         assert model is not None
         b = torch.tensor(model.coefficients, dtype=Z.dtype)
-        inputs, prediction = Z.clamp(-model.input_reach, model.input_reach), mean.clamp(*model.prediction_range)
-        centre, spread = model.log_variance
-        uncertainty = ((total.log() - centre) / spread).clamp(-3.0, 3.0)
-        g = b[0] + inputs @ b[1:-3] + prediction * b[-3] + prediction.abs() * b[-2] + uncertainty * b[-1]
+        inputs, prediction, size, uncertainty = model.features_in(torch, Z, mean, total)
+        g = b[0] + inputs @ b[1:-3] + prediction * b[-3] + size * b[-2] + uncertainty * b[-1]
         return g.clamp(-model.largest, model.largest)
 
     def extended(self, Z: Tensor, u: Tensor) -> Part:
@@ -93,7 +90,7 @@ class Part(torch.nn.Module):
                 "expected a model with an exact posterior; this one is sparse, and cannot be conditioned on single points: "
                 "use model.update(X, y) and to_botorch() again"
             )
-        z = warp_forward(self.warp, u).clamp_min(self._lowest)
+        z = self.warp.forward_in(torch, u).clamp_min(self._lowest)
         L = extended_factor(self.kernel, self.theta, self.X, self.L, Z)
         batch, N, n = L.shape[:-2], self.X.shape[-2], Z.shape[-2]
         X = torch.cat([self.X.expand(*batch, N, -1), Z.expand(*batch, n, -1)], -2)
@@ -112,48 +109,3 @@ def _solve(L: Tensor, y: Tensor) -> Tensor:
     lead, N = y.shape[:extra], y.shape[-1]
     columns = y.reshape(-1, *y.shape[extra:]).movedim(0, -1)  # (..., N, S)
     return torch.cholesky_solve(columns, L).movedim(-1, 0).reshape(*lead, *L.shape[:-2], N)
-
-
-# The transform of the target (`table.scaling.Warp`) for tensors.
-
-
-def warp_forward(warp: Warp, u: Tensor) -> Tensor:
-    v = (u - warp.shift) / warp.unit
-    if warp.kind == "log":
-        v = v.clamp_min(1e-300).log()
-    elif warp.kind == "yeo-johnson":
-        a = warp.exponent
-        v = torch.where(v >= 0, _power(v.clamp_min(0), a), -_power((-v).clamp_min(0), 2 - a))
-    return (v - warp.mean) / warp.scale
-
-
-def _power(v: Tensor, a: float) -> Tensor:
-    return v.log1p() if abs(a) < 1e-6 else torch.expm1(a * v.log1p()) / a
-
-
-def warp_inverse(warp: Warp, z: Tensor) -> Tensor:
-    if warp.is_identity:
-        return z
-    t = z * warp.scale + warp.mean
-    if warp.kind == "log":
-        t = t.clamp_max(700.0).exp()
-    else:
-        a = warp.exponent
-        t = torch.where(t >= 0, _inverse_power(t.clamp_min(0), a), -_inverse_power((-t).clamp_min(0), 2 - a))
-    return (t * warp.unit + warp.shift).clamp(warp.low, warp.high)
-
-
-def _inverse_power(t: Tensor, a: float) -> Tensor:
-    if abs(a) < 1e-6:
-        return t.clamp_max(700.0).expm1()
-    return torch.expm1(((a * t + 1).clamp_min(1e-300).log() / a).clamp_max(700.0))
-
-
-def log_slope(warp: Warp, u: Tensor) -> Tensor:
-    v = (u - warp.shift) / warp.unit
-    constant = -math.log(warp.unit * warp.scale)
-    if warp.kind == "log":
-        return constant - v.clamp_min(1e-300).log()
-    if warp.kind == "yeo-johnson":
-        return constant + (warp.exponent - 1) * v.sign() * v.abs().log1p()
-    return torch.full_like(v, constant)

@@ -27,7 +27,7 @@ from linear_operator import to_linear_operator
 from torch import Tensor
 
 from kitt.errors import InvalidInputError
-from kitt.export.gaussian_process import Part, log_slope, warp_inverse
+from kitt.export.gaussian_process import Part
 from kitt.fitting.fitted import NODES
 from kitt.gp.exact import cholesky
 from kitt.model.mixture import Component, Mixture, shared_spread
@@ -85,7 +85,7 @@ class MixturePosterior(GPyTorchPosterior):
             if len(rows):
                 root = stratum.covariance.clamp_min(_TINY).sqrt() if q == 1 else _root(stratum.covariance)
                 z = stratum.mean + (root @ flat[rows].unsqueeze(-1)).squeeze(-1)
-                draws = draws.index_copy(0, rows, warp_inverse(stratum.warp, z).expand(len(rows), *draws.shape[1:]))
+                draws = draws.index_copy(0, rows, stratum.warp.inverse_in(torch, z).expand(len(rows), *draws.shape[1:]))
         draws = self._y_mean + self._y_scale * draws
         return draws.reshape(*sample_shape, *draws.shape[1:]).unsqueeze(-1)
 
@@ -164,7 +164,8 @@ class MixtureModel(BotorchModel, FantasizeMixin):
 
     @property
     def train_targets(self) -> Tensor:
-        return self.y_mean + self.y_scale * warp_inverse(self._parts[0].warp, self._parts[0].y)
+        part = self._parts[0]
+        return self.y_mean + self.y_scale * part.warp.inverse_in(torch, part.y)
 
     def posterior(  # type: ignore[override]
         self,
@@ -305,7 +306,7 @@ def _unwarped(part: Part, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tenso
     """Moments of the standardised target, as `fitting.fitted.unwarped` has them."""
     if part.warp.is_identity:
         return mean.expand(variance.shape), variance
-    values = warp_inverse(part.warp, mean[..., None] + variance.sqrt()[..., None] * _NODES)
+    values = part.warp.inverse_in(torch, mean[..., None] + variance.sqrt()[..., None] * _NODES)
     return values.mean(-1), values.var(-1, correction=0)
 
 
@@ -316,8 +317,8 @@ def _joint(
     share = torch.tensor(weights, dtype=torch.float64) / sum(weights)
     shrink = (scaled / latent.clamp_min(_TINY)).clamp_max(1.0).sqrt()
     slope = torch.tensordot(share, shrink, 1)
-    u = warp_inverse(part.warp, mean)
-    slope = slope * torch.exp(-log_slope(part.warp, u))
+    u = part.warp.inverse_in(torch, mean)
+    slope = slope * torch.exp(-part.warp.log_slope_in(torch, u))
     return u, covariance * slope.unsqueeze(-1) * slope.unsqueeze(-2), sum(weights)
 
 

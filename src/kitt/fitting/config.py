@@ -30,6 +30,32 @@ class StartsConfig:
     decisive_bic: float = 10.0  # difference of BIC that is decisive for a season (Kass & Raftery, 1995)
     # Multiples of the period with the highest peak that are tried as the season: `kitt bench timeseries`
     period_multiples: tuple[int, ...] = (2, 3, 4, 5, 6)
+    # What a table suggests before anything is fitted, on the standardised scale; all set by hand.
+    crude_lengthscale: float = 1.5  # in units of sqrt(D)
+    crude_noise: tuple[float, float] = (1e-3, 0.5)  # range of the noise variance that neighbours suggest
+    min_slope: float = 1e-3  # added to the squared coefficients of a linear regression
+    lengthscales: tuple[float, float] = (0.05, 50.0)  # range of those that a fitted Matern52 suggests
+    shortest_lengthscale: float = 1e-3  # the same range begins here where rows show short lengthscales
+    # Active and neutral parameters of each primitive; all set by hand.
+    stationary: tuple[float, ...] = (1.0, 2.5)  # lengthscales, in units of the suggested ones
+    neutral_stationary: float = 10.0  # the same of a nearly constant factor, of which the suggested ones are at least 1
+    growth_shift: float = 2.0  # |shift| of a Linear whose variance grows as the residuals do
+    growth_slope: float = 0.1  # its smallest slope, in units of 1 / D
+    neutral_shift: float = 6.0  # |shift| of a nearly constant Linear
+    long_period: float = 8.0  # of Periodic along a column without a period
+    neutral_frequency: float = 0.02  # of a nearly constant Cosine
+    apart: float = 0.4  # by which the logarithms of the scales of two equal factors differ from their mean
+    cauchy_middle: float = 0.25  # start of a parameter with a Cauchy prior, in units of its scale, for a gradient
+    # Variances and noise with which the guesses are combined; all set by hand.
+    variances: tuple[float, float] = (0.5, 10.0)  # range of the variance of a word alone
+    noise_levels: tuple[float, ...] = (0.01, 0.1)  # for a word alone, beside the suggested one
+    rough_noise: tuple[float, ...] = (0.01, 0.001)  # the same where a column is rough
+    rough_lengthscales: tuple[float, ...] = (1.0, 10.0)  # factors of the lengthscales of the other columns there
+    outlier: float = 3.0  # standard deviations to which residuals are clipped before neighbours are compared
+    # Of a word that is added to a sum: its variance in units of the residual's, and the share of the noise that remains.
+    added: tuple[tuple[float, float], ...] = ((0.1, 1.0), (1.0, 0.5))
+    # The same of a word of noise, its variance in units of the noise variance.
+    added_noise: tuple[tuple[float, float], ...] = ((0.5, 0.5), (0.2, 0.01), (1.0, 0.01), (5.0, 0.01))
 
 
 @dataclass(frozen=True)
@@ -65,12 +91,19 @@ class FitConfig:
     trial_iterations: int = 12  # of each of these starts; set by hand
     coarse_iterations: int = 30  # of the best of them, its first iterations included; set by hand
     patience: int = 2  # iterations that must together gain more than the tolerance: `kitt bench atlas`
+    steep_gradient: float = 1.0  # with a larger entry of the gradient, twice as many iterations; set by hand
+    coarse_tolerance: float = 10.0  # tolerance on some of the rows, in units of `tolerance`; set by hand
+    batch_tolerance: float = 20.0  # the same of the steps on `scored_rows`; set by hand
+    min_distance: float = 0.2  # in some unconstrained parameter, between starts that go on; set by hand
     search_share: float = 0.5  # share of the deadline that the coarse search may take; set by hand
     guesses: StartsConfig = field(default_factory=StartsConfig)
     # The Hessian that BFGS starts from.
     fisher_rows: int = 64  # rows from which it is estimated: `kitt bench fit`
     min_curvature: float = 0.1  # smallest curvature of any parameter: `kitt bench fit`
     dense_parameters: int = 500  # with more parameters, L-BFGS-B is used instead; set by hand
+    memory: int = 30  # steps that L-BFGS-B remembers; set by hand
+    gradient_tolerance: float = 1e-3  # largest entry of a gradient that counts as zero; set by hand
+    runs: int = 2  # of the optimiser at most, if its line search fails; set by hand
 
     def __post_init__(self) -> None:
         preset(self.prior)

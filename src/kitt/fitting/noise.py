@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from kitt.table.scaling import FloatArray
 
+_REACH = 3.0  # standard deviations at which the log variance is clipped; not in the files of models, so never tuned
+
 
 @dataclass(frozen=True)
 class NoiseConfig:
@@ -44,8 +46,12 @@ class NoiseModel:
 
     def log_factor(self, Z: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
         """g (M,) at standardised inputs (M, D) with the GP's predictive mean and variance (M,) there."""
-        g = _features(Z, mean, variance, self.prediction_range, self.log_variance, self.input_reach)
-        return np.clip(g @ np.array(self.coefficients), -self.largest, self.largest)
+        F = _stacked(self.features_in(np, Z, mean, variance))
+        return np.clip(F @ np.array(self.coefficients), -self.largest, self.largest)
+
+    def features_in(self, xp: Any, Z: Any, mean: Any, variance: Any) -> tuple[Any, ...]:
+        """Of arrays of a module, numpy or torch: inputs, prediction, its absolute value and log variance, all clipped."""
+        return _features(xp, Z, mean, variance, self.prediction_range, self.log_variance, self.input_reach)
 
     def to_dict(self) -> dict[str, Any]:
         return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
@@ -69,7 +75,7 @@ def fit_noise(
     span = (float(mean.min()), float(mean.max()))
     log_variance = np.log(variance)
     scale = (float(log_variance.mean()), float(max(log_variance.std(), 1e-3)))
-    F = _features(Z, mean, variance, span, scale, c.input_reach)
+    F = _stacked(_features(np, Z, mean, variance, span, scale, c.input_reach))
     squares = (y - mean) ** 2 / variance
     rng = np.random.default_rng(seed)
     used = rng.permutation(len(y))[: c.max_rows]
@@ -90,18 +96,22 @@ def fit_noise(
 
 
 def _features(
-    Z: FloatArray,
-    mean: FloatArray,
-    variance: FloatArray,
+    xp: Any,
+    Z: Any,
+    mean: Any,
+    variance: Any,
     span: tuple[float, float],
     scale: tuple[float, float],
     reach: float,
-) -> FloatArray:
-    """(M, 1 + D + 3)."""
-    prediction = np.clip(mean, *span)
-    uncertainty = np.clip((np.log(variance) - scale[0]) / scale[1], -3.0, 3.0)
-    parts = (np.ones(len(mean)), np.clip(Z, -reach, reach), prediction, np.abs(prediction), uncertainty)
-    return np.column_stack(parts)
+) -> tuple[Any, ...]:
+    prediction = xp.clip(mean, *span)
+    uncertainty = xp.clip((xp.log(variance) - scale[0]) / scale[1], -_REACH, _REACH)
+    return xp.clip(Z, -reach, reach), prediction, xp.abs(prediction), uncertainty
+
+
+def _stacked(features: tuple[FloatArray, ...]) -> FloatArray:
+    """With a constant, (M, 1 + D + 3)."""
+    return np.column_stack((np.ones(len(features[0])), *features))
 
 
 def _newton(F: FloatArray, squares: FloatArray, fold: NDArray[np.intp], c: NoiseConfig) -> FloatArray:

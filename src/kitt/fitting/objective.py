@@ -18,7 +18,6 @@ from kitt.language.priors import Parameter, preset
 
 _BATCH = 64  # about the largest number of likelihoods that are computed in one batch, and
 _ENTRIES = 2**18  # of the entries of their covariances: 2 MB, which allocators keep and caches hold
-_STEP = 1e-4  # step of finite differences of the prior's score
 
 # Unconstrained parameters stay in this box; outside it only rounding errors would change.
 BOX: dict[Parameter, tuple[float, float]] = {
@@ -61,8 +60,7 @@ class Objective:
         With very many parameters it is that in the prior alone.
         """
         X = self.table.X
-        bend = self.prior.score(theta - _STEP) - self.prior.score(theta + _STEP)
-        information = torch.diag((bend / (2 * _STEP)).clamp_min(0) + self.config.min_curvature)
+        information = torch.diag(self.prior.score_and_curvature(theta)[1].clamp_min(0) + self.config.min_curvature)
         if len(theta) > self.config.dense_parameters:
             return information
         some = X[torch.linspace(0, len(X) - 1, min(len(X), self.config.fisher_rows)).long()]

@@ -30,6 +30,7 @@ from kitt.language.kernels import Kernel
 from kitt.threads import threads_for
 
 _LINE_SEARCH_FAILED = 2  # scipy's status, after which the optimiser is restarted from the best point
+_FAR_WORSE = 1e3  # nats below the worst point so far, where there is no likelihood
 _REFERENCE = parse("Matern52")
 
 
@@ -58,7 +59,7 @@ class _Ascent:
         except FitError:
             if self.worst == math.inf:
                 raise
-            return -self.worst + 1e3, np.zeros_like(x)
+            return -self.worst + _FAR_WORSE, np.zeros_like(x)
         gradient = torch.where(theta == torch.from_numpy(x), gradient, 0.0)  # the objective is constant outside the box
         self.worst = min(self.worst, float(value))
         if float(value) > self.best.value:
@@ -68,8 +69,8 @@ class _Ascent:
     def stop_when_flat(self, intermediate_result: Any) -> None:
         """Stop after a few iterations with little gain, or after twice as many where the gradient is still large."""
         self.trail.append(float(intermediate_result.fun))
-        usual = self.objective.config.patience
-        patience = usual if self.best.gradient.abs().max() < 1 else 2 * usual
+        c = self.objective.config
+        patience = c.patience if self.best.gradient.abs().max() < c.steep_gradient else 2 * c.patience
         if len(self.trail) > patience and self.trail[-1 - patience] - self.trail[-1] < self.tolerance:
             raise StopIteration
 
@@ -84,19 +85,20 @@ def maximise(
     """
     from scipy.optimize import minimize  # this import takes a third of a second, and captions do not need it
 
+    c = objective.config
     ascent = _Ascent(objective, start, tolerance, budget)
     if budget.spent:
         return ascent.best
-    options: dict[str, Any] = {"maxiter": iterations, "gtol": 1e-3}
+    options: dict[str, Any] = {"maxiter": iterations, "gtol": c.gradient_tolerance}
     setting: dict[str, Any] = {"method": "BFGS", "options": options}
-    if len(start) > objective.config.dense_parameters:
+    if len(start) > c.dense_parameters:
         method = "l-bfgs"
     if method == "l-bfgs":
         bounds = list(zip(objective.low.tolist(), objective.high.tolist(), strict=True))
-        setting = {"method": "L-BFGS-B", "bounds": bounds, "options": options | {"ftol": 0.0, "maxcor": 30}}
+        setting = {"method": "L-BFGS-B", "bounds": bounds, "options": options | {"ftol": 0.0, "maxcor": c.memory}}
     try:
         with threads_for(len(objective.table.y)):
-            for _ in range(2):
+            for _ in range(c.runs):
                 x = ascent.best.theta
                 if method == "bfgs":
                     options["hess_inv0"] = objective.inverse_curvature(x).numpy()
@@ -142,6 +144,14 @@ class CoarseSolutions:
     def _note(self, what: Expression | None, budget: Budget) -> None:
         (self._unfinished.add if budget.spent else self._unfinished.discard)(what)
 
+    @property
+    def _coarse_tolerance(self) -> float:
+        return self.config.coarse_tolerance * self.config.tolerance
+
+    def _middle(self, objective: Objective) -> Tensor:
+        """The prior's median, (1, P)."""
+        return objective.clamp(objective.prior.middle(self.config.guesses.cauchy_middle).unsqueeze(0))
+
     def _fitted_profile(self, budget: Budget) -> Profile:
         X, y, word, kernel = self.table.X, self.table.y, _REFERENCE.words[0], Kernel(_REFERENCE, self.table.X.shape[1])
         crude = Profile.of(X, y, self.table.shortest, self.generator("profile"), self.config.guesses)
@@ -155,14 +165,15 @@ class CoarseSolutions:
             columns = rough_columns(X, residual, self.config.guesses)
             if not budget.spent and (families := roughened(word, smooth, columns)):
                 sharper.append(self._best_of(families, budget))
-        return replace(smooth, sharper=tuple(crude.refined(kernel.unflatten(theta), 1e-3) for theta in sharper))
+        shortest = self.config.guesses.shortest_lengthscale
+        return replace(smooth, sharper=tuple(crude.refined(kernel.unflatten(theta), shortest) for theta in sharper))
 
     def _best_of(self, families: list[Tensor], budget: Budget) -> Tensor:
         """The best solution for the reference kernel on these rows, from the best start of each family."""
         objective, c, found = Objective(_REFERENCE, self.table, self.guide), self.config, []
         for starts in map(objective.clamp, families):
             best = starts[objective.scores(starts, budget).argmax()]
-            found.append(maximise(objective, best, c.coarse_iterations, 10 * c.tolerance, budget))
+            found.append(maximise(objective, best, c.coarse_iterations, self._coarse_tolerance, budget))
         return max(found, key=lambda solution: solution.value).theta
 
     def share_profile(self, other: CoarseSolutions) -> None:
@@ -192,9 +203,10 @@ class CoarseSolutions:
         c = self.config
         objective = Objective(expression, self.table, c if self.is_all else self.guide)
         points = self._points(objective, expression.words, budget)
-        last = (c.max_iterations, c.tolerance) if self.is_all else (c.coarse_iterations, 10 * c.tolerance)
+        coarse = self._coarse_tolerance
+        last = (c.max_iterations, c.tolerance) if self.is_all else (c.coarse_iterations, coarse)
         method = c.method if self.is_all else "bfgs"
-        first_steps = last if c.trials == 1 else (c.trial_iterations, 10 * c.tolerance)
+        first_steps = last if c.trials == 1 else (c.trial_iterations, coarse)
         tried = []
         for start in self._promising(objective, points, budget):
             with suppress(FitError):
@@ -209,7 +221,7 @@ class CoarseSolutions:
     def _points(self, objective: Objective, words: tuple[Word, ...], budget: Budget) -> Tensor:
         """The best starts of an expression on a hundred rows, after some steps of an optimiser there."""
         if all(slot.factor is None for slot in objective.kernel.slots):  # only variances: one start is enough
-            return objective.clamp(objective.prior.middle().unsqueeze(0))
+            return self._middle(objective)
         profile, generator = self.profile(budget), self.generator(objective.kernel.expression)
         if len(words) == 1:
             guesses = first(words[0], profile)
@@ -252,12 +264,12 @@ class CoarseSolutions:
 
         starts = objective.clamp(starts)
         ranked = starts[objective.scores(starts, budget).argsort(descending=True, stable=True)]
-        chosen = _distinct(objective.kernel, ranked, self.config.starts)
+        c = self.config
+        chosen = _distinct(objective.kernel, ranked, c.starts, c.min_distance)
         if budget.spent or not steps:
             return chosen
-        tolerance, box = 20 * self.config.tolerance, (objective.low, objective.high)
+        tolerance, box = c.batch_tolerance * c.tolerance, (objective.low, objective.high)
         H = torch.stack([objective.inverse_curvature(theta) for theta in chosen])
-        c = self.config
         limits = c.batch_patience, c.longest_step
         points, values = ascend(evaluate, box, chosen, H, steps, tolerance, lambda: budget.spent, *limits)
         return torch.cat([points[values.argsort(descending=True, stable=True)], chosen])
@@ -266,17 +278,17 @@ class CoarseSolutions:
         """The best few points and the prior's median, because a hundred rows can mislead and other libraries start there."""
         ranked = points[objective.scores(points, budget).argsort(descending=True, stable=True)]
         if self.config.trials < 3:
-            return _distinct(objective.kernel, ranked, self.config.trials)
-        middle = objective.clamp(objective.prior.middle().unsqueeze(0))
-        return torch.cat([_distinct(objective.kernel, ranked, self.config.trials - 1), middle])
+            return _distinct(objective.kernel, ranked, self.config.trials, self.config.min_distance)
+        chosen = _distinct(objective.kernel, ranked, self.config.trials - 1, self.config.min_distance)
+        return torch.cat([chosen, self._middle(objective)])
 
 
-def _distinct(kernel: Kernel, ranked: Tensor, count: int) -> Tensor:
-    """The first `count` points that differ in more than variances and noise."""
+def _distinct(kernel: Kernel, ranked: Tensor, count: int, distance: float = FitConfig.min_distance) -> Tensor:
+    """The first `count` points that differ by this distance in more than variances and noise."""
     shape = [i for s in kernel.slots if s.factor is not None for i in range(s.start, s.slice.stop)] or [0]
     chosen: list[Tensor] = []
     for theta in ranked:
-        if all((theta - other)[shape].abs().max() > 0.2 for other in chosen):
+        if all((theta - other)[shape].abs().max() > distance for other in chosen):
             chosen.append(theta)
         if len(chosen) == count:
             break

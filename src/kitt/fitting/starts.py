@@ -19,12 +19,13 @@ from kitt.fitting.config import StartsConfig
 from kitt.fitting.spectrum import DEFAULT, Spectrum, regression
 from kitt.language.grammar import Expression, Primitive, Word
 from kitt.language.kernels import Kernel, Slot
-from kitt.language.priors import Cauchy, Context, Distribution, Parameter, Preset
+from kitt.language.priors import NOISE_FLOOR, Cauchy, Context, Distribution, Parameter, Preset
 
 Factor = dict[Parameter, Tensor]  # constrained values (D,) of one factor of a word
 
 _SCALES = (Parameter.LENGTHSCALE, Parameter.SLOPE)
-_APART = 0.4  # by which the logarithms of the scales of two equal factors differ from their mean at the start
+_MIN_NOISE = 2 * NOISE_FLOOR
+_STEP = 1e-4  # of finite differences of a prior's score
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,9 @@ class FlatPrior:
         """Unconstrained draws, (count, P)."""
         return torch.cat([s.parameter.unconstrain(d.sample((count, s.size), generator)) for s, d in self.slots], -1)
 
-    def middle(self) -> Tensor:
+    def middle(self, away: float = StartsConfig.cauchy_middle) -> Tensor:
         """The median (P,), moved slightly away from zero, where the gradient by a frequency vanishes."""
-        values = [(s.size, 0.25 * d.scale if isinstance(d, Cauchy) else d.mu) for s, d in self.slots]
+        values = [(s.size, away * d.scale if isinstance(d, Cauchy) else d.mu) for s, d in self.slots]
         return torch.cat([torch.full((size,), value, dtype=torch.float64) for size, value in values])
 
     def log_density(self, theta: Tensor) -> Tensor:
@@ -59,6 +60,11 @@ class FlatPrior:
     def score(self, theta: Tensor) -> Tensor:
         """Gradient of `log_density`."""
         return torch.cat([d.score(theta[..., s.slice]) for s, d in self.slots], -1)
+
+    def score_and_curvature(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """Gradient (P,) of `log_density`, and minus the diagonal of its Hessian, by finite differences."""
+        before, score, after = self.score(torch.stack([theta - _STEP, theta, theta + _STEP]))
+        return score, (before - after) / (2 * _STEP)
 
 
 @dataclass(frozen=True)
@@ -75,9 +81,13 @@ class Profile:
     sharper: tuple[Profile, ...] = ()  # others, with short lengthscales and little noise, where the rows may show them
 
     @property
+    def config(self) -> StartsConfig:
+        return self.spectrum.config
+
+    @property
     def is_dense(self) -> bool:
         """Whether there are so few columns that rows lie close together, so that short lengthscales and periods show."""
-        return self.X.shape[1] <= self.spectrum.config.dense_columns
+        return self.X.shape[1] <= self.config.dense_columns
 
     @classmethod
     def of(
@@ -93,17 +103,18 @@ class Profile:
         beta, residual = regression([X], y)
         return cls(
             X=X,
-            lengthscale=X.new_full((D,), 1.5 * math.sqrt(D)),
+            lengthscale=X.new_full((D,), config.crude_lengthscale * math.sqrt(D)),
             variance=1.0,
-            noise=_neighbour_noise(X, y),
-            slope=beta[:-1] ** 2 + 1e-3,
+            noise=_neighbour_noise(X, y, config),
+            slope=beta[:-1] ** 2 + config.min_slope,
             growth=_correlation(X, residual.abs()),
             spectrum=Spectrum(X, y, shortest, generator, config),
         )
 
-    def refined(self, values: dict[str, Tensor], shortest: float = 0.05) -> Profile:
+    def refined(self, values: dict[str, Tensor], shortest: float | None = None) -> Profile:
         """The same with lengthscales, variance and noise of a fitted Matern52."""
-        lengthscale = values["Matern52[0].lengthscale"].clamp(shortest, 50.0)
+        low, high = self.config.lengthscales
+        lengthscale = values["Matern52[0].lengthscale"].clamp(low if shortest is None else shortest, high)
         variance, noise = float(values["Matern52.variance"]), float(values["noise"])
         return replace(self, lengthscale=lengthscale, variance=variance, noise=noise)
 
@@ -111,11 +122,12 @@ class Profile:
         return replace(self, lengthscale=factor * self.lengthscale)
 
 
-def _neighbour_noise(X: Tensor, y: Tensor) -> float:
+def _neighbour_noise(X: Tensor, y: Tensor, config: StartsConfig) -> float:
     """Half the typical squared difference between nearest neighbours; too large where points are sparse."""
     distance = torch.cdist(X, X).fill_diagonal_(math.inf)
     difference = y - y[distance.argmin(1)]
-    return float((0.5 * difference.square().median() / 0.455).clamp(1e-3, 0.5))  # 0.455: median of a chi² of one degree
+    variance = 0.5 * difference.square().median() / 0.455  # the median of a chi² of one degree
+    return float(variance.clamp(*config.crude_noise))
 
 
 def _correlation(X: Tensor, r: Tensor) -> Tensor:
@@ -127,38 +139,42 @@ def _correlation(X: Tensor, r: Tensor) -> Tensor:
 
 
 def _linear(profile: Profile) -> Iterator[tuple[bool, Factor]]:
-    D = len(profile.slope)
+    D, c = len(profile.slope), profile.config
     sign, even = torch.where(profile.growth < 0, -1.0, 1.0).to(profile.slope), torch.full_like(profile.slope, 1 / D)
     yield True, {Parameter.SLOPE: profile.slope, Parameter.SHIFT: torch.zeros_like(sign)}
-    yield True, {Parameter.SLOPE: even * 0.1 + profile.growth**2, Parameter.SHIFT: -2 * sign}
-    yield False, {Parameter.SLOPE: even, Parameter.SHIFT: -6 * sign}
+    yield True, {Parameter.SLOPE: even * c.growth_slope + profile.growth**2, Parameter.SHIFT: -c.growth_shift * sign}
+    yield False, {Parameter.SLOPE: even, Parameter.SHIFT: -c.neutral_shift * sign}
 
 
 def _stationary(profile: Profile) -> Iterator[tuple[bool, Factor]]:
-    for factor in (1.0, 2.5):
+    for factor in profile.config.stationary:
         yield True, {Parameter.LENGTHSCALE: factor * profile.lengthscale}
-    yield False, {Parameter.LENGTHSCALE: 10 * profile.lengthscale.clamp_min(1.0)}
+    yield False, {Parameter.LENGTHSCALE: _neutral_lengthscale(profile)}
+
+
+def _neutral_lengthscale(profile: Profile) -> Tensor:
+    return profile.config.neutral_stationary * profile.lengthscale.clamp_min(1.0)
 
 
 def _periodic(profile: Profile) -> Iterator[tuple[bool, Factor]]:
     """With a long period p, Periodic is an RBF of lengthscale l p / π: this is the start for columns without a period."""
-    shown = profile.spectrum
-    long, smooth = torch.full_like(shown.periods, 8.0), profile.lengthscale * math.pi / 8.0
+    shown, none = profile.spectrum, profile.config.long_period
+    long, smooth = torch.full_like(shown.periods, none), profile.lengthscale * math.pi / none
     peak, season = long.clone(), long.clone()
     peak[shown.strongest], season[shown.strongest] = shown.periods[shown.strongest], shown.season
-    wave = shown.config.wave_lengthscale
-    shapes = [(p, torch.where(p == 8.0, smooth, smooth.clamp_min(wave))) for p in (long, peak, shown.periods)]
+    wave = profile.config.wave_lengthscale
+    shapes = [(p, torch.where(p == none, smooth, smooth.clamp_min(wave))) for p in (long, peak, shown.periods)]
     if (multiple := shown.season / float(peak[shown.strongest])) > 1.5:  # as short a lengthscale as its harmonic has
-        shapes.append((season, torch.where(season == 8.0, smooth, wave / multiple)))
+        shapes.append((season, torch.where(season == none, smooth, wave / multiple)))
     for period, lengthscale in shapes:
         yield True, {Parameter.PERIOD: period, Parameter.LENGTHSCALE: lengthscale}
-    yield False, {Parameter.PERIOD: long, Parameter.LENGTHSCALE: 10 * profile.lengthscale.clamp_min(1.0)}
+    yield False, {Parameter.PERIOD: long, Parameter.LENGTHSCALE: _neutral_lengthscale(profile)}
 
 
 def _cosine(profile: Profile) -> Iterator[tuple[bool, Factor]]:
     for wave in profile.spectrum.waves:
         yield True, {Parameter.FREQUENCY: wave}
-    yield False, {Parameter.FREQUENCY: 0.02 * torch.ones_like(profile.slope)}
+    yield False, {Parameter.FREQUENCY: profile.config.neutral_frequency * torch.ones_like(profile.slope)}
 
 
 def _options(primitive: Primitive, profile: Profile) -> list[tuple[bool, Factor]]:
@@ -169,12 +185,12 @@ def _options(primitive: Primitive, profile: Profile) -> list[tuple[bool, Factor]
     return list(special.get(primitive, _stationary)(profile))
 
 
-def _tilt(word: Word, factor: int, X: Tensor) -> Tensor:
+def _tilt(word: Word, factor: int, X: Tensor, apart: float) -> Tensor:
     """Factors (D,) by which the scales of equal factors of a word are moved apart: an optimiser would keep them equal."""
     signs = torch.ones_like(X[0])
     signs[1::2] = -1
     is_square = len(word.factors) == 2 and word.factors[0] is word.factors[1]
-    return torch.exp(_APART * signs * (-1) ** factor) if is_square else torch.ones_like(X[0])
+    return torch.exp(apart * signs * (-1) ** factor) if is_square else torch.ones_like(X[0])
 
 
 def guesses(word: Word, profile: Profile, variance: float) -> Tensor:
@@ -188,7 +204,7 @@ def guesses(word: Word, profile: Profile, variance: float) -> Tensor:
             continue
         values: dict[str, Tensor | float] = {"noise": 1.0, f"{word}.variance": 1.0}
         for j, (_, factor) in enumerate(choice):
-            tilt = _tilt(word, j, profile.X)
+            tilt = _tilt(word, j, profile.X, profile.config.apart)
             values |= {f"{word}[{j}].{p.value}": v * tilt if p in _SCALES else v for p, v in factor.items()}
         rows.append(kernel.flatten({s.name: values[s.name] for s in kernel.slots}))
     theta = torch.stack(rows)
@@ -199,23 +215,24 @@ def guesses(word: Word, profile: Profile, variance: float) -> Tensor:
 
 
 def noise_raw(variance: float) -> Tensor:
-    return Parameter.NOISE.unconstrain(torch.tensor([max(variance, 2e-6)], dtype=torch.float64))
+    return Parameter.NOISE.unconstrain(torch.tensor([max(variance, _MIN_NOISE)], dtype=torch.float64))
 
 
 def first(word: Word, profile: Profile) -> Tensor:
     """Starts for a word alone, (S, P): its guesses with several noise levels, because a poor guess needs more noise."""
     sharper = [_with_noise(word, some, (some.noise,)) for some in profile.sharper]
-    return torch.cat([_with_noise(word, profile, (profile.noise, 0.01, 0.1)), *sharper])
+    return torch.cat([_with_noise(word, profile, (profile.noise, *profile.config.noise_levels)), *sharper])
 
 
 def _with_noise(word: Word, profile: Profile, levels: tuple[float, ...]) -> Tensor:
-    shapes = guesses(word, profile, min(max(profile.variance, 0.5), 10.0))
+    low, high = profile.config.variances
+    shapes = guesses(word, profile, min(max(profile.variance, low), high))
     return torch.cat([torch.cat([shapes, noise_raw(s2).expand(len(shapes), 1)], 1) for s2 in levels])
 
 
 def shortened(word: Word, crude: Profile) -> Tensor:
     """Starts for a word alone with lengthscales divided by each number of `StartsConfig.shortening`."""
-    return torch.cat([first(word, crude.widened(1 / factor)) for factor in crude.spectrum.config.shortening])
+    return torch.cat([first(word, crude.widened(1 / factor)) for factor in crude.config.shortening])
 
 
 def rough_columns(X: Tensor, residual: Tensor, config: StartsConfig) -> list[int]:
@@ -224,7 +241,7 @@ def rough_columns(X: Tensor, residual: Tensor, config: StartsConfig) -> list[int
     Rows are sorted by the column, and the closest neighbours are compared. The residuals of independent rows have a
     correlation of 0 ± 1 / sqrt(pairs).
     """
-    size = 3 * residual.abs().median() / 0.675  # three standard deviations, so that no outlier decides
+    size = config.outlier * residual.abs().median() / 0.675  # 0.675: median of |z| of a normal distribution
     r, scores = residual.clamp(-size, size), []
     for x in X.mT:
         order = x.argsort(stable=True)
@@ -240,24 +257,24 @@ def rough_columns(X: Tensor, residual: Tensor, config: StartsConfig) -> list[int
 
 def roughened(word: Word, profile: Profile, columns: list[int]) -> list[Tensor]:
     """Starts for a word alone: a short lengthscale along one of the columns, with the others as they are, or long."""
-    families = []
-    places = list(product(columns, profile.spectrum.config.shortening[1:]))
-    for longer in (1.0, 10.0) if places else ():
+    families, c = [], profile.config
+    places = list(product(columns, c.shortening[1:]))
+    for longer in c.rough_lengthscales if places else ():
         starts = []
         for d, shorter in places:
             factor = torch.full_like(profile.lengthscale, longer)
             factor[d] = 1 / (shorter * profile.lengthscale[d].clamp_min(1.0))
-            starts.append(_with_noise(word, profile.widened(factor), (0.01, 0.001)))
+            starts.append(_with_noise(word, profile.widened(factor), c.rough_noise))
         families.append(torch.cat(starts))
     return families
 
 
 def extended(head: Tensor, word: Word, profile: Profile, residual: Tensor, generator: torch.Generator) -> Tensor:
     """Starts (S, P) for a sum: `head` for all words but the last, and for that what the residual suggests."""
-    left = Profile.of(profile.X, residual, profile.spectrum.shortest, generator, profile.spectrum.config)
+    left = Profile.of(profile.X, residual, profile.spectrum.shortest, generator, profile.config)
     s2 = float(Parameter.NOISE.constrain(head[-1]))
     rows = []
-    shares = ((0.5, 0.5), (0.2, 0.01), (1.0, 0.01), (5.0, 0.01)) if word.is_noise else ((0.1, 1.0), (1.0, 0.5))
+    shares = profile.config.added_noise if word.is_noise else profile.config.added
     for some, (gain, rest) in product((profile, *profile.sharper), shares):
         variance = gain * (s2 if word.is_noise else max(float(residual.var()), s2))
         shapes = guesses(word, replace(left, lengthscale=some.lengthscale), variance)

@@ -64,6 +64,14 @@ class CandidateConfig:
     covariate_lengthscale: tuple[float, float] = (0.7, 0.8)
     covariate_variance: tuple[float, float] = (-1.0, 1.5)
     noise: tuple[float, float] = (-4.0, 2.0)
+    shift_scale: float = 1.5  # of the Cauchy prior of the shift of a factor Linear
+    # Where a fit starts, as the logarithm of a parameter; others start at the mean of their prior. Set by hand.
+    start_noise: float = -3.0
+    start_season_lengthscale: float = -0.5
+    start_slope: float = -0.7
+    start_growth: float = -1.2
+    start_curve: float = -0.2  # of the lengthscale of the smooth part of a trend, from the mean of its prior
+    start_shift: float = -2.0  # the shift itself, of the first factor Linear of a product
 
 
 DEFAULT = CandidateConfig()
@@ -173,7 +181,7 @@ _Free = tuple[Distribution, float, FloatArray | float]
 def _parameter(slot: Slot, word: Word | None, c: Candidate, dims: int, period: float, config: CandidateConfig) -> _Free:
     """Prior, start and held values (NaN: free) of one slot."""
     if word is None:
-        return LogNormal(*config.noise), -3.0, math.nan
+        return LogNormal(*config.noise), config.start_noise, math.nan
     if slot.parameter is Parameter.VARIANCE:
         return _variance(word, c, config)
     primitive = word.factors[slot.factor or 0]
@@ -188,14 +196,14 @@ def _parameter(slot: Slot, word: Word | None, c: Candidate, dims: int, period: f
         held[0] = math.log(period)
         return LogNormal(math.log(period), 1.0), held[0], held
     if primitive is Primitive.PERIODIC:
-        return LogNormal(*config.season_lengthscale), -0.5, held
+        return LogNormal(*config.season_lengthscale), config.start_season_lengthscale, held
     if Primitive.PERIODIC in word.factors:
         return LogNormal(*config.drift_lengthscale), config.drift_lengthscale[0], held
     if primitive is Primitive.MATERN12:
         held[0] = math.log(config.walk_lengthscale)
         return LogNormal(held[0], 1.0), held[0], held
     prior = _curve(c, config)[0]
-    return LogNormal(*prior), prior[0] - 0.2, held
+    return LogNormal(*prior), prior[0] + config.start_curve, held
 
 
 def _variance(word: Word, c: Candidate, config: CandidateConfig) -> _Free:
@@ -223,12 +231,13 @@ def _linear(slot: Slot, word: Word, c: Candidate, dims: int, config: CandidateCo
     """A line in time, if the trend has one, and in the further columns that the candidate sees; or a factor in time."""
     is_factor = len(word.factors) > 1
     if slot.parameter is Parameter.SHIFT:
-        begin = -2.0 if is_factor and slot.factor == 0 else 0.0  # of two factors, not the same: both would stay equal
-        return Cauchy(1.5), begin, _held(dims, 0.0, (0,))
+        # Of two factors, not the same: both would stay equal.
+        begin = config.start_shift if is_factor and slot.factor == 0 else 0.0
+        return Cauchy(config.shift_scale), begin, _held(dims, 0.0, (0,))
     if is_factor:
-        return LogNormal(*config.growth), -1.2, _held(dims, _OFF_SLOPE, (0,))
+        return LogNormal(*config.growth), config.start_growth, _held(dims, _OFF_SLOPE, (0,))
     seen = (*((0,) if "Linear" in TRENDS[c.trend].split(" + ") else ()), *c.columns)
-    return LogNormal(*config.slope), -0.7, _held(dims, _OFF_SLOPE, seen)
+    return LogNormal(*config.slope), config.start_slope, _held(dims, _OFF_SLOPE, seen)
 
 
 def _held(dims: int, off: float, seen: Sequence[int]) -> FloatArray:

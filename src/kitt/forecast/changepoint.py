@@ -26,6 +26,9 @@ class ChangeConfig:
     gain: float = 8.0  # nats by which a change must improve a line with seasons, after the price of two parameters
     margin: int = 5  # values before the first and after the last place
     most: int = 2  # changes of each kind
+    margins: int = 4  # a series has at least so many times the margin,
+    values_per_column: int = 3  # and so many values for each column of the line and the seasons
+    stated: float = 4.0  # nats by which the best fit with a change must exceed the best without it, before it is stated
 
 
 DEFAULT = ChangeConfig()
@@ -51,7 +54,7 @@ def find_changes(
     """Of each kind, the changes that improve a line with seasons: none, one or two."""
     t, y, base = series.times, series.values, _line_and_seasons(series, seasons)
     found: dict[str, tuple[Change, ...]] = {}
-    if len(t) < 4 * config.margin or len(base) > len(t) / 3:
+    if len(t) < config.margins * config.margin or len(base) > len(t) / config.values_per_column:
         return found
     for kind in ("step", "bend"):
         columns = list(base)
@@ -75,6 +78,13 @@ def is_seen(change: Change, others: Sequence[Change], series: Series, y: FloatAr
     base = [*_line_and_seasons(series, seasons), *(other.column(series.times) for other in others)]
     best = _best(change.kind, np.column_stack(base), series.times, y, np.array([change.time]))
     return best is not None and best.gain >= DEFAULT.gain
+
+
+def is_supported(likelihoods: Sequence[float], has_it: Sequence[bool]) -> bool:
+    """Whether the best fit with a change is clearly better than the best without it; these are log marginal likelihoods."""
+    pairs = list(zip(likelihoods, has_it, strict=True))
+    without = max((value for value, has in pairs if not has), default=-math.inf)
+    return max((value for value, has in pairs if has), default=-math.inf) >= without + DEFAULT.stated
 
 
 def _line_and_seasons(series: Series, seasons: Sequence[Season]) -> list[FloatArray]:

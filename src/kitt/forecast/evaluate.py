@@ -37,9 +37,12 @@ class EvaluateConfig:
     min_relative_weight: float = 0.01  # of the largest: a smaller weight becomes none
     origins: int = 12  # from which the past is forecast
     first_origin: float = 0.5  # share of the values before the first of them, for weights
+    values_before: int = 4  # the least number of values before the first of them; set by hand
+    horizon_divisor: int = 3  # for weights, the past is forecast over at most n divided by this; set by hand
     first_claim: float = 0.6  # the same for claims: parameters are fitted to the values before it
     tail: float = 0.003  # weight of a broad Student-t distribution
     prior_errors: float = 20.0  # weight of the models' own widths, in errors, when widths are corrected
+    spread_level: float = 0.9  # of the intervals whose past coverage corrects the widths; set by hand
     spread_range: tuple[float, float] = (0.5, 4.0)  # of the factor by which variances are corrected
 
 
@@ -75,9 +78,10 @@ def rolling(
     return found
 
 
-def origin_starts(n: int, share: float, count: int) -> list[int]:
+def origin_starts(n: int, share: float, config: EvaluateConfig = DEFAULT) -> list[int]:
     """Where forecasts of the past begin: evenly spaced after the first share of the values."""
-    return np.unique(np.linspace(max(4, int(share * n)), n - 2, count).astype(int)).tolist()
+    first = max(config.values_before, int(share * n))
+    return np.unique(np.linspace(first, n - 2, config.origins).astype(int)).tolist()
 
 
 # --- weights ---------------------------------------------------------------------------------------------------------
@@ -104,7 +108,7 @@ def rolling_error(
     model: FittedGP, target: FloatArray, steps: FloatArray, horizon: int, config: EvaluateConfig = DEFAULT
 ) -> float:
     """Mean absolute error of the medians over past origins, in units of the standardised target."""
-    starts = origin_starts(len(target), config.first_origin, config.origins)
+    starts = origin_starts(len(target), config.first_origin, config)
     origins = rolling(model, steps, starts, horizon, config)
     errors = [np.abs(model.warp.inverse(origin.mean) - target[origin.rows]) for origin in origins]
     return float(np.concatenate(errors).mean())
@@ -164,12 +168,13 @@ def widened(predictive: Predictive, spread: float) -> Predictive:
     return Predictive(p.weights, p.mean, p.std * np.sqrt(spread), p.warps, p.tail)
 
 
-def spread_of(past: Backtest, config: EvaluateConfig = DEFAULT, level: float = 0.9) -> float:
-    """The factor of variances with which intervals of this level would have had their nominal coverage in the past.
+def spread_of(past: Backtest, config: EvaluateConfig = DEFAULT) -> float:
+    """The factor of variances with which intervals would have had their nominal coverage in the past.
 
     Errors of one origin are correlated, so a few origins count as a few errors, and the factor is shrunk towards one.
     """
     p = np.clip(past.predictive.cdf(past.actual[:, None])[:, 0], 1e-9, 1 - 1e-9)
+    level = config.spread_level
     needed = float(np.quantile(np.abs(ndtri(p)), level)) / float(ndtri((1 + level) / 2))
     count = float(len(np.unique(past.start)))
     factor = 2 * np.log(max(needed, 1e-3)) * count / (count + config.prior_errors)

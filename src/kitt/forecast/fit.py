@@ -25,7 +25,7 @@ from kitt.threads import threads_for
 
 
 @dataclass(frozen=True)
-class FitConfig:
+class NewtonConfig:
     """How far a fit goes; set by hand, compared with longer fits on the simulated series of `benchmarks/many_series.py`."""
 
     tolerance: float = 0.05  # nats that another step is expected to gain, below which a fit ends
@@ -35,10 +35,12 @@ class FitConfig:
     least_damping: float = 0.01  # Levenberg and Marquardt's, in units of the curvature
     least_after_failure: float = 0.5  # the same after a step that gained too little
     damping_factor: float = 4.0
+    # A step that gains less than the first of these shares of what was expected is damped more next time, one that gains
+    # more than the second is damped less.
+    gain_shares: tuple[float, float] = (0.1, 0.5)
 
 
-FIT = FitConfig()
-_STEP = 1e-4  # of finite differences of the prior's score
+NEWTON = NewtonConfig()
 
 
 class LogPosterior:
@@ -54,8 +56,8 @@ class LogPosterior:
     def evaluate(self, theta: Tensor) -> Evaluation:
         self.evaluations += 1
         found = self.likelihood.evaluate(theta)
-        low, score, high = self.prior.score(torch.stack([theta - _STEP, theta, theta + _STEP]))[:, self.is_free]
-        bend = ((low - high) / (2 * _STEP)).clamp_min(FIT.min_curvature)  # a Cauchy prior has none far from its middle
+        score, bend = (values[self.is_free] for values in self.prior.score_and_curvature(theta))
+        bend = bend.clamp_min(NEWTON.min_curvature)  # a Cauchy prior has none far from its middle
         return Evaluation(
             found.value + float(self.prior.log_density(theta)),
             found.gradient + score.numpy(),
@@ -101,9 +103,9 @@ def fit(candidate: Candidate, layout: Layout, table: Table, start: Tensor | None
     return Fit(candidate, layout, model, theta)
 
 
-def _maximise(posterior: LogPosterior, theta: Tensor, config: FitConfig = FIT) -> tuple[Tensor, FloatArray, bool]:
+def _maximise(posterior: LogPosterior, theta: Tensor, config: NewtonConfig = NEWTON) -> tuple[Tensor, FloatArray, bool]:
     """Parameters, gradient, and whether it converged: Newton's method with Levenberg and Marquardt's damping."""
-    here, damping = posterior.evaluate(theta), config.least_damping
+    here, damping, (little, much) = posterior.evaluate(theta), config.least_damping, config.gain_shares
     while posterior.evaluations < config.max_evaluations:
         step = np.linalg.solve(here.curvature + damping * np.diag(np.diag(here.curvature)), here.gradient)
         if 0.5 * step @ here.gradient < config.tolerance:
@@ -118,9 +120,9 @@ def _maximise(posterior: LogPosterior, theta: Tensor, config: FitConfig = FIT) -
         gain = there.value - here.value
         if gain > 0:
             theta, here = trial, there
-        if gain < 0.1 * expected:
+        if gain < little * expected:
             damping = max(config.damping_factor * damping, config.least_after_failure)
-        elif gain > 0.5 * expected:
+        elif gain > much * expected:
             damping = max(damping / config.damping_factor, config.least_damping)
     return theta, here.gradient, False
 
@@ -131,7 +133,7 @@ def conditioned(fit: Fit, table: Table) -> Fit:
     return replace(fit, model=replace(fit.model, X=table.X, y=y))
 
 
-def log_warp(u: FloatArray, zero: float, reach: float = 20.0) -> Warp:
+def log_warp(u: FloatArray, zero: float, reach: float) -> Warp:
     """The logarithm of a positive target, whose zero lies at `zero` on the standardised scale.
 
     `reach` is how many ranges of the past above its largest value a forecast may rise.

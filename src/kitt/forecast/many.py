@@ -195,7 +195,7 @@ def summarised(made: Forecast) -> dict[str, Any]:
     return {
         "values": made.series.n,
         "season": " and ".join(f"{s.period / made.series.step:.4g}" for s in made.active_seasons) or "none",
-        "trend": made.candidates[made.best].trend,
+        "trend": made.level.form,
         "scale": "logarithm" if made.candidates[made.best].is_log else "values",
         "past_error": None if claims is None else claims["mean_absolute_error"],
         "past_coverage": None if claims is None else claims["coverage"],

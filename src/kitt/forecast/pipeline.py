@@ -13,14 +13,14 @@ from kitt.errors import FitError, InvalidInputError
 from kitt.fitting.fit import UNFIT
 from kitt.fitting.table import Table
 from kitt.forecast import changepoint, evaluate, seasons
-from kitt.forecast.candidates import Candidate, candidates, layout
+from kitt.forecast.candidates import FURTHER_SEASONS, Candidate, candidates, layout
 from kitt.forecast.changepoint import Change, find_changes
 from kitt.forecast.covariates import Covariates
 from kitt.forecast.evaluate import Backtest, EvaluateConfig
 from kitt.forecast.fit import Fit, conditioned, fit, log_warp, transformed
 from kitt.forecast.result import Forecast
 from kitt.forecast.seasons import Season, find_seasons
-from kitt.forecast.series import Series
+from kitt.forecast.series import MIN_VALUES, Series
 from kitt.model.mixture import Mixture
 from kitt.model.predictive import Tail
 from kitt.table.scaling import FloatArray, Standardiser
@@ -28,7 +28,7 @@ from kitt.table.scaling import FloatArray, Standardiser
 if TYPE_CHECKING:
     from kitt.model.options import Progress
 
-_MOST_SEASONS = 3  # that a caller may give
+_MOST_SEASONS = 1 + len(FURTHER_SEASONS)  # that a caller may give
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class ForecastConfig:
     fit_values: int = 400  # the last values, to which parameters are fitted: 5,000 values in 7 CPU seconds
     values: int = 1500  # the last values, on which the forecast is conditioned
     hopeless: float = 40.0  # nats of evidence behind the best: what shares trend and scale with such a fit is left out
+    log_reach: float = 20.0  # ranges of the past by which a forecast of the logarithm may exceed it; set by hand
     largest_horizon: int = 10_000
     seasons: seasons.SeasonConfig = seasons.DEFAULT
     changes: changepoint.ChangeConfig = changepoint.DEFAULT
@@ -104,9 +105,10 @@ def forecast(
     found, sets = _structure(recent, recent_known, given, changes, config)
     columns = tuple(change for kind in sets.values() for change in kind)
     table = _table(recent, recent_known, columns)
-    fits = _fit_all(table, recent, found, sets, recent_known, report, config.hopeless)
+    fits = _fit_all(table, recent, found, sets, recent_known, report, config)
     steps = recent.times / recent.step
-    weights = evaluate.weigh(fits, table.y.numpy(), steps, min(int(horizon), max(2, recent.n // 3)), config.evaluate)
+    longest = max(2, recent.n // config.evaluate.horizon_divisor)
+    weights = evaluate.weigh(fits, table.y.numpy(), steps, min(int(horizon), longest), config.evaluate)
     fits = [one for one, w in zip(fits, weights, strict=True) if w > 0]
     weights = weights[weights > 0]
     report("past origins", 0.9)
@@ -217,7 +219,7 @@ def _fit_all(
     changes: dict[str, tuple[Change, ...]],
     known: Covariates,
     report: Progress,
-    hopeless: float,
+    config: ForecastConfig,
 ) -> list[Fit]:
     """Every candidate; one that cannot be fitted is left out, and the error tells if that is true of all."""
     s = table.standardiser
@@ -225,12 +227,14 @@ def _fit_all(
     periods = [season.period / float(s.x_scale[0]) for season in found]
     zero = float(s.transform_y(0.0))
     is_positive = bool(series.values.min() > 0)
-    tables = {False: table, True: transformed(table, log_warp(table.y.numpy(), zero)) if is_positive else table}
+    tables = {False: table}
+    if is_positive:
+        tables[True] = transformed(table, log_warp(table.y.numpy(), zero, config.log_reach))
     wanted = _candidates(len(periods), is_positive, changes, known)
     fits: list[Fit] = []
     failures = []
     for i, candidate in enumerate(wanted):
-        if _is_hopeless(candidate, fits, hopeless):
+        if _is_hopeless(candidate, fits, config.hopeless):
             continue
         report(str(candidate), 0.1 + 0.8 * i / len(wanted))
         try:
@@ -272,9 +276,9 @@ def _judged(
 ) -> tuple[Backtest | None, float]:
     """Forecasts of the past with parameters from before the first origin, and the factor of variances they ask for."""
     n = len(table.y)
-    starts = evaluate.origin_starts(n, config.first_claim, config.origins)
+    starts = evaluate.origin_starts(n, config.first_claim, config)
     first = starts[0]
-    if first < 8:
+    if first < MIN_VALUES:
         return None, 1.0
     models = []
     for one in fits:

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kitt.errors import InvalidInputError
-from kitt.forecast.candidates import Candidate, parts
-from kitt.forecast.changepoint import Change, is_seen
+from kitt.forecast.candidates import Candidate
+from kitt.forecast.changepoint import Change, is_seen, is_supported
 from kitt.forecast.evaluate import Backtest, widened
+from kitt.forecast.level import Level, level_of, word_means
 from kitt.forecast.seasons import Season
 from kitt.forecast.series import Series, text_of
 from kitt.formatting import counted
@@ -157,21 +158,11 @@ class Forecast:
         """
         import pandas as pd
 
-        model, candidate = self.mixture.models[self.best], self.candidates[self.best]
-        X = np.concatenate([self._past_inputs, self.inputs])
-        roles = dict(parts(candidate, len(self.seasons)))
-        s = self._standardiser
+        model, s = self.mixture.models[self.best], self.standardiser
         found: dict[str, Any] = {}
-        usual = X.copy()  # with further columns at their means, to tell their part from that of time
-        usual[:, 1 + len(self.changes) :] = X[: self.recent.n, 1 + len(self.changes) :].mean(0)
-        for position, word in enumerate(model.expression):
-            name = self._role(roles[str(word)])
-            value = model.posterior.component(position, model.inputs(X))[0].numpy()
-            if self.known and name != "covariates":
-                still = model.posterior.component(position, model.inputs(usual))[0].numpy()
-                found["covariates"] = found.get("covariates", 0.0) + value - still
-                value = still
-            found[name] = found.get(name, 0.0) + value
+        for _, part, values in word_means(self, self.best):
+            name = self._role(part)
+            found[name] = found.get(name, 0.0) + values
         if model.warp.is_identity:
             columns = {name: values * s.y_scale for name, values in found.items()}
             columns["trend"] = columns["trend"] + s.y_mean
@@ -180,15 +171,22 @@ class Forecast:
             columns["trend"] = columns["trend"] * np.exp(model.warp.mean) * model.warp.unit * s.y_scale
         return pd.DataFrame(columns, index=self.recent.index.append(self.index))
 
+    @cached_property
+    def level(self) -> Level:
+        """Whether the level is constant, a straight line, a smooth curve or wandering, and how it goes on."""
+        return level_of(self)
+
     @property
-    def _standardiser(self) -> Standardiser:
+    def standardiser(self) -> Standardiser:
+        """From the units of the series to those of the fits."""
         s = self.mixture.models[0].fitted_kernel.standardiser
         assert s is not None
         return s
 
     @property
-    def _past_inputs(self) -> FloatArray:
-        return self._standardiser.inverse_x(self.mixture.models[0].X.numpy())[-self.recent.n :]
+    def past_inputs(self) -> FloatArray:
+        """The inputs of the values to which parameters were fitted."""
+        return self.standardiser.inverse_x(self.mixture.models[0].X.numpy())[-self.recent.n :]
 
     def _role(self, role: str) -> str:
         if not role.startswith("season"):
@@ -198,12 +196,17 @@ class Forecast:
 
     @property
     def active_changes(self) -> tuple[Change, ...]:
-        """Steps and bends that the heaviest candidate sees, or most of the weight, on the scale of the series."""
+        """Steps and bends that the heaviest candidate sees, or most of the weight, on the scale of the series.
+
+        They must also make the values clearly more probable than they are without them, in a level that wanders for example.
+        """
         seen = []
         values = self.on_its_scale(self.recent.values)
+        likelihoods = [model.log_marginal_likelihood for model in self.mixture.models]
         for k, change in enumerate(self.changes, 1):
-            share = sum(w for w, c in zip(self.weights, self.candidates, strict=True) if k in c.columns)
-            if k in self.candidates[self.best].columns or share > 0.5:
+            has_it = [k in candidate.columns for candidate in self.candidates]
+            share = sum(w for w, has in zip(self.weights, has_it, strict=True) if has)
+            if (has_it[self.best] or share > 0.5) and is_supported(likelihoods, has_it):
                 others = [c for c in self.changes if c != change and c.kind == change.kind]
                 seen += [change] if is_seen(change, others, self.recent, values, self.active_seasons) else []
         return tuple(seen)
@@ -243,7 +246,7 @@ class Forecast:
             raise InvalidInputError(
                 f"expected more than {self.series.n} values to forecast the past from; give a longer series"
             )
-        s, past, index = self._standardiser, self.past, self.recent.index
+        s, past, index = self.standardiser, self.past, self.recent.index
         tail = (1 - level) / 2
         q = s.inverse_mean(widened(past.predictive, self.spread).quantiles(np.array([tail, 0.5, 1 - tail])))
         return pd.DataFrame(

@@ -39,6 +39,17 @@ class SeasonConfig:
     spectrum_values: int = 600  # at most, for which periods of any length are tried
     cycles: float = 3.0  # that a period must have been seen
     calendar_cycles: float = 1.9
+    # Of the calendar: a whole number of steps that is closer to one of its periods than this share of a step is not tried.
+    calendar_distance: float = 0.3
+    # Of periods of any length: the shortest in steps, the most cycles in the series, and cycles from one to the next.
+    shortest: float = 3.5
+    most_cycles: int = 300
+    cycle_spacing: float = 0.25
+    # A period is not tried if one of its first waves is closer than so many cycles over the series to one of the first
+    # waves of a period that was found already.
+    resolution: float = 1.5
+    own_waves: int = 2
+    found_waves: int = 12
 
 
 DEFAULT = SeasonConfig()
@@ -68,7 +79,9 @@ class _Whitened:
         t = series.times - series.times[0]
         white = cls(L, solve_triangular(L, y, lower=True), np.empty((len(t), 0)), {}).without(base)
         for period, name, bonus in _periods(series, config):  # those of the calendar first
-            white.tried.setdefault(period, (name, bonus, white.whiten(waves(t, period, series.step))))
+            white.tried.setdefault(
+                period, (name, bonus, white.whiten(waves(t, period, series.step, max(config.waves))))
+            )
         return white
 
     @property
@@ -104,7 +117,7 @@ def find_seasons(series: Series, table: Table, config: SeasonConfig = DEFAULT) -
             if not _is_enough(best, config):
                 break
         found.append(best)
-        shape = waves(t, best.period, series.step)
+        shape = waves(t, best.period, series.step, max(config.waves))
         growing = shape * ((t - t.mean()) / t[-1])[:, None]  # its amplitude may change: no period beside it
         walk, line = (white.without(np.column_stack([shape, growing])) for white in (walk, line))
     return tuple(found)
@@ -159,14 +172,16 @@ def _periods(series: Series, config: SeasonConfig) -> Iterator[tuple[float, str,
     for period, name in named.items():
         yield period, name, config.calendar_bonus
     for steps in range(2, config.longest + 1):
-        if steps * step * config.cycles <= span and not any(abs(steps * step - p) < 0.3 * step for p in named):
+        is_named = any(abs(steps * step - p) < config.calendar_distance * step for p in named)
+        if steps * step * config.cycles <= span and not is_named:
             yield steps * step, "", config.whole_bonus
     if n <= config.spectrum_values:
-        for cycles in np.arange(config.cycles, min(span / step / 3.5, 300), 0.25):
+        most = min(span / step / config.shortest, config.most_cycles)
+        for cycles in np.arange(config.cycles, most, config.cycle_spacing):
             yield span / float(cycles), "", 0.0
 
 
-def waves(t: FloatArray, period: float, step: float, most: int = 6) -> FloatArray:
+def waves(t: FloatArray, period: float, step: float, most: int = max(DEFAULT.waves)) -> FloatArray:
     """Cosine and sine of a period, then of its multiples up to what the steps can show, (N, 2K)."""
     count = max(1, int(min(most, (period / step + 0.01) // 2)))
     phase = 2 * math.pi * np.outer(t, np.arange(1, count + 1)) / period
@@ -179,7 +194,7 @@ def _best(white: _Whitened, found: Sequence[Season], series: Series, config: Sea
     before, best = float(rest @ rest), None
     span = float(series.times[-1] - series.times[0])
     for period, (name, bonus, shape) in white.tried.items():
-        if _is_beside(period, found, span):
+        if _is_beside(period, found, span, config):
             continue
         explained = np.cumsum(_shares(shape - white.Q @ (white.Q.T @ shape), rest))
         count = shape.shape[1] // 2
@@ -199,6 +214,8 @@ def _shares(F: FloatArray, rest: FloatArray) -> FloatArray:
     return np.where(is_new, (Q.T @ rest) ** 2, 0.0)
 
 
-def _is_beside(period: float, found: Sequence[Season], span: float) -> bool:
-    """Whether one of its first two waves cannot be told from a multiple of a period that was found already."""
-    return any(abs(k / period - j / s.period) < 1.5 / span for s in found for k in (1, 2) for j in range(1, 13))
+def _is_beside(period: float, found: Sequence[Season], span: float, config: SeasonConfig) -> bool:
+    """Whether one of its first waves cannot be told from a wave of a period that was found already."""
+    ours, theirs = range(1, config.own_waves + 1), range(1, config.found_waves + 1)
+    apart = config.resolution / span
+    return any(abs(k / period - j / s.period) < apart for s in found for k in ours for j in theirs)

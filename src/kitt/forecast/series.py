@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kitt.errors import InvalidInputError
-from kitt.forecast.times import REGULAR, Zone, number_step, of_numbers, readings
+from kitt.forecast.times import TIMES, Zone, number_step, of_numbers, readings
 from kitt.table.scaling import FloatArray
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 MIN_VALUES = 8
 _DAY = 86400.0  # seconds
 _UNITS = {"week": 7 * _DAY, "day": _DAY, "hour": 3600.0, "minute": 60.0}  # in seconds
-_FILLED = 0.25  # of all steps between the first time and the last must have a row, for a series to be regular
 _NUMBERS = {"day": 1.0, "week": 7.0, "month": 30.436875, "year": 365.2425}  # in days
 
 
@@ -167,7 +166,7 @@ class Series:
 
     def check_times(self, labels: Any, times: FloatArray, what: str) -> None:
         """An error if these entries of the index are not at these times, one after the other."""
-        off = np.abs(self.time_of(labels) - times) > 0.1 * self.step
+        off = np.abs(self.time_of(labels) - times) > TIMES.misplaced * self.step
         if off.any():
             i = int(np.flatnonzero(off)[0])
             raise InvalidInputError(
@@ -306,19 +305,19 @@ def _frequency(labels: pd.Index) -> Frequency:
 
 def _is_regular(steps: FloatArray) -> bool:
     off = np.abs(steps - np.round(steps))
-    return bool(off.max() < REGULAR) and _is_filled(steps[-1], len(steps))
+    return bool(off.max() < TIMES.regular) and _is_filled(steps[-1], len(steps))
 
 
 def _is_filled(steps: float, count: int) -> bool:
-    return count >= _FILLED * steps
+    return count >= TIMES.filled * steps
 
 
 def _is_business(labels: pd.DatetimeIndex) -> bool:
     """Weekdays only, of which hardly any is missing; over more than two weeks."""
-    if (labels.day_of_week > 4).any() or not (labels == labels.normalize()).all() or len(labels) < 11:
+    if (labels.day_of_week > 4).any() or not (labels == labels.normalize()).all() or len(labels) < TIMES.business_rows:
         return False
     days = np.busday_count(labels[0].date(), labels[-1].date()) + 1
-    return bool(len(labels) > 0.8 * days) and bool((np.diff(labels) == np.timedelta64(3, "D")).any())
+    return bool(len(labels) > TIMES.business_filled * days) and bool((np.diff(labels) == np.timedelta64(3, "D")).any())
 
 
 def _times(labels: pd.Index, frequency: Frequency) -> tuple[FloatArray, float]:
@@ -368,4 +367,5 @@ def _digits(size: float) -> int:
 
 def _rounded(period: float) -> float:
     """A whole number of steps where decimal years are rounded."""
-    return round(period) if abs(period - round(period)) < 0.005 * period and period < 40 else period
+    share, most = TIMES.rounded_year
+    return round(period) if abs(period - round(period)) < share * period and period < most else period

@@ -14,7 +14,6 @@ from kitt.table.scaling import FloatArray
 if TYPE_CHECKING:
     import pandas as pd
 
-REGULAR = 0.02  # of a step, by which a regular time may be off, however it is written
 _FORMATS = (
     *DATE_FORMATS,
     *("%Y/%m", "%m/%Y", "%b %Y", "%B %Y", "%Y %b", "%Y %B", "%b-%Y", "%b-%y", "%b %y"),
@@ -29,6 +28,23 @@ _PERIODS = {  # texts that name a span of time, and what reads them as its first
 }
 _OFFSET = r"(?<=\d)\s*(Z|[+-]\d{2}:?\d{2})$"  # from UTC, at the end of a time of day
 _NAMES = {"d": "day", "m": "month", "Y": "year", "y": "year"}
+
+
+@dataclass(frozen=True)
+class TimesConfig:
+    """When times count as regular; set by hand."""
+
+    regular: float = 0.02  # of a step, by which a regular time may be off, however it is written
+    rounded: float = 0.25  # the same of numbers that were rounded
+    filled: float = 0.25  # share of the steps between the first time and the last that must have a row
+    business_filled: float = 0.8  # share of the weekdays that must have one, for business days,
+    business_rows: int = 11  # of which there must be so many: more than two weeks
+    misplaced: float = 0.1  # of a step, by which the times of further columns may differ from those of the series
+    # A decimal year is a whole number of steps if it is closer to one than this share, and has fewer than so many steps.
+    rounded_year: tuple[float, int] = (0.005, 40)
+
+
+TIMES = TimesConfig()
 
 
 # --- texts -----------------------------------------------------------------------------------------------------------
@@ -140,7 +156,7 @@ def number_step(raw: FloatArray) -> float | None:
     for step in tried:
         steps = (raw - raw[0]) / step
         off = float(np.abs(steps - np.round(steps)).max())
-        if off < max(REGULAR, 10.0**-digits / step if digits else 0.0) and off < 0.25:
+        if off < max(TIMES.regular, 10.0**-digits / step if digits else 0.0) and off < TIMES.rounded:
             return step
     return None
 

@@ -265,14 +265,22 @@ class Posterior:
 
     def component(self, word: int, Z: Tensor) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of one signal word alone; the means of all words add up to the mean."""
-        position = [i for i, w in enumerate(self.kernel.expression) if not w.is_noise].index(word)
         with torch.no_grad():
-            here, there = self.kernel.terms(self.theta, self.X)[position], self.kernel.terms(self.theta, Z)[position]
-            cross = here.matrix(there)
+            cross = self._word_cross(word, Z)
             mean = (cross.mT @ self.alpha.unsqueeze(-1)).squeeze(-1)
             white = torch.linalg.solve_triangular(self.L, cross, upper=False)
             prior = self.kernel.word_diagonals(self.theta, Z)[..., word, :]
             return mean, (prior - white.square().sum(-2)).clamp_min(0)
+
+    def component_mean(self, word: int, Z: Tensor) -> Tensor:
+        """The mean of `component` alone, without the cost of its variance."""
+        with torch.no_grad():
+            return (self._word_cross(word, Z).mT @ self.alpha.unsqueeze(-1)).squeeze(-1)
+
+    def _word_cross(self, word: int, Z: Tensor) -> Tensor:
+        """Covariance (..., N, M) of one signal word between the data and new points."""
+        here, there = (self.kernel.term(word, self.theta, points) for points in (self.X, Z))
+        return here.matrix(there)
 
 
 def normal_log_density(y: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:

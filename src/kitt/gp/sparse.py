@@ -127,10 +127,13 @@ class SparsePosterior:
 
     def component(self, word: int, Z: Tensor) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of one signal word alone; the means of all words add up to the mean."""
-        position = [i for i, w in enumerate(self.kernel.expression) if not w.is_noise].index(word)
         with torch.no_grad():
-            here, there = (self.kernel.terms(self.theta, points)[position] for points in (self.Z, Z))
+            here, there = (self.kernel.term(word, self.theta, points) for points in (self.Z, Z))
             return self._project(here.matrix(there), self.kernel.word_diagonals(self.theta, Z)[word])
+
+    def component_mean(self, word: int, Z: Tensor) -> Tensor:
+        """The mean of `component` alone."""
+        return self.component(word, Z)[0]
 
     def _project(self, cross: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of what has this covariance (M, n) with the inducing points and this prior variance (n,)."""

@@ -330,15 +330,15 @@ class Kernel:
 
     def terms(self, theta: Tensor, X: Tensor) -> list[Term]:
         """The signal words evaluated at the points X."""
-        terms = []
-        for i, word in enumerate(self.expression):
-            if not word.is_noise:
-                formulas = tuple(FORMULAS[primitive] for primitive in word.factors)
-                mask = self.mask[i].to(X)
-                features = tuple(f.features(X, self._params(theta, i, j), mask) for j, f in enumerate(formulas))
-                variance = self._params(theta, i, None).get(Parameter.VARIANCE)
-                terms.append(Term.of(formulas, features, None if variance is None else variance.squeeze(-1).log()))
-        return terms
+        return [self.term(i, theta, X) for i, word in enumerate(self.expression) if not word.is_noise]
+
+    def term(self, i: int, theta: Tensor, X: Tensor) -> Term:
+        """One signal word evaluated at the points X."""
+        formulas = tuple(FORMULAS[primitive] for primitive in self.expression.words[i].factors)
+        mask = self.mask[i].to(X)
+        features = tuple(f.features(X, self._params(theta, i, j), mask) for j, f in enumerate(formulas))
+        variance = self._params(theta, i, None).get(Parameter.VARIANCE)
+        return Term.of(formulas, features, None if variance is None else variance.squeeze(-1).log())
 
     def matrix(self, theta: Tensor, X: Tensor, Z: Tensor | None = None) -> Tensor:
         """Covariance of the signal (the sum of the words that are not noise), (..., N, M)."""

@@ -20,11 +20,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kitt.errors import CheckpointError, InvalidInputError, KittError
-from kitt.files import check_format, check_schema, load_document, write_text
+from kitt.files import load_document, write_text
 from kitt.fitting.noise import NoiseModel
 from kitt.fitting.table import Table
 from kitt.formatting import counted
-from kitt.language import fitted_kernel
 from kitt.language.fitted_kernel import FittedKernel
 from kitt.model.candidates import prior_of
 from kitt.model.evidence import Evidence, EvidenceConfig, gather
@@ -37,20 +36,20 @@ from kitt.model.stored import (
     NO_FACTS,
     OTHER_ROWS,
     VERSION,
+    checked,
+    component_of,
     conditioned,
+    details_of,
     facts_of,
-    from_version_1,
-    from_version_2,
-    inducing_of,
-    light,
+    fields_of,
     new_inducing,
-    posterior_of,
     rows_of,
-    schema,
 )
 from kitt.model.update import RefitReason, new_rows, refit_reasons, updated
 from kitt.table.dataset import Dataset
 from kitt.table.encoding import Encoding
+from kitt.table.ranges import far_rows_note
+from kitt.table.reading import Notes
 from kitt.table.scaling import FloatArray, Warp
 
 
@@ -224,7 +223,7 @@ class Model(Exportable):
         return self.summary_of(self._inputs(table), levels, noisy)
 
     def summary_of(self, X: FloatArray, levels: ArrayLike, noisy: bool = True) -> tuple[FloatArray, ...]:
-        """The same of rows (M, D) that `encoding` has encoded already."""
+        """The same of rows (M, D) that `encode` has encoded already."""
         predictive = self.mixture.predictive(X, noisy)
         return *self._mean_and_std(predictive), self.mixture.quantiles_of(predictive, levels)
 
@@ -308,6 +307,11 @@ class Model(Exportable):
         """
         return self.mixture.sample(self._inputs(table), count, noisy, random_state)
 
+    def encode(self, table: Any) -> tuple[FloatArray, Notes]:
+        """X (M, D) for `summary_of`, with notes on rows that the model knows little about: new texts, and far values."""
+        X, notes = self.encoding.encode(table)
+        return X, notes if self.rows is None else (*notes, *far_rows_note(self.encoding, X, self.rows.X))
+
     def _inputs(self, table: Any) -> FloatArray:
         X, notes = self.encoding.encode(table)
         for note in notes:  # about text levels that were not seen before
@@ -324,56 +328,20 @@ class Model(Exportable):
             "version": VERSION,
             "written_by": f"kitt {metadata.version('kitt-gp')}",
             "encoding": self.encoding.to_dict(),
-            "components": [self._component(k, data) for k in range(len(self.kernels))],
+            "components": [component_of(self, k, data) for k in range(len(self.kernels))],
             "tail": asdict(self.tail),
             "rows": None if data is None else {"X": data.X.tolist(), "y": data.y.tolist()},
-        }
-
-    def _component(self, k: int, rows: Dataset | None) -> dict[str, Any]:
-        """A kernel and its components of the mixture, for JSON; with its posterior if that is the one on these rows."""
-        model, noise = self.fitted_mixture.models[k] if self.fitted_mixture else None, self.noise_models[k]
-        entries = [c for c in self.components if c.model == k]
-        is_stored = model is not None and rows is not None and bool(entries)  # a deadline may have left rows out of it
-        return {
-            "entries": [{"weight": c.weight, "changing_noise": c.changing_noise, "spread": c.spread} for c in entries],
-            "is_plain": self.is_plain[k],
-            "kernel": self.kernels[k].to_dict(),
-            "target_transform": self.warps[k].to_dict(),
-            "noise_model": None if noise is None else noise.to_dict(),
-            "inducing": inducing_of(model),
-            "posterior": posterior_of(model) if model is not None and is_stored else None,
-            "fit": facts_of(model),
         }
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Model:
         """The model of a document; `CheckpointError` if the document is of another kind or contradicts itself."""
-        document = check_format(document, FORMAT, VERSION, {1: from_version_1, 2: from_version_2})
-        check_schema(light(document), FORMAT, schema(), fitted_kernel.schema())  # rows are checked below, faster
+        document = checked(document)
         try:
-            parts = document["components"]
-            model = cls(
-                kernels=tuple(FittedKernel.from_dict(part["kernel"]) for part in parts),
-                components=tuple(Component(k, **entry) for k, part in enumerate(parts) for entry in part["entries"]),
-                tail=Tail(**document["tail"]),
-                warps=tuple(Warp.from_dict(part["target_transform"]) for part in parts),
-                noise_models=tuple(
-                    None if part["noise_model"] is None else NoiseModel.from_dict(part["noise_model"]) for part in parts
-                ),
-                is_plain=tuple(part["is_plain"] for part in parts),
-                encoding=Encoding.from_dict(document["encoding"]),
-            )
-            if any(kernel.columns != model.encoding.names for kernel in model.kernels):
-                raise InvalidInputError(
-                    f"its kernels have other columns than its table, {', '.join(model.encoding.names)}"
-                )
+            model = cls(**fields_of(document))
             if document["rows"] is None:
                 return model
-            details = [
-                (part["inducing"], part["posterior"], {"prior": prior_of(part["is_plain"]), **part["fit"]})
-                for part in parts
-            ]
-            return model._conditioned(rows_of(document["rows"], model.encoding), details)
+            return model._conditioned(rows_of(document["rows"], model.encoding), details_of(document))
         except CheckpointError:
             raise
         except (KittError, ValueError, TypeError, OverflowError) as error:

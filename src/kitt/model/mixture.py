@@ -15,6 +15,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
+from torch import Tensor
 
 from kitt.errors import InvalidInputError
 from kitt.fitting.fitted import FittedGP
@@ -223,8 +224,7 @@ class Mixture:
         """Mean (M,) and covariance (M, M) of the function of one model, standardised, as `sample` draws it."""
         model, wide = self.models[k], self._shared_spread(k, noisy)
         Z = model.inputs(X)
-        mean, latent, total = model.moments(Z)
-        share, variance = self._own(k, Z.numpy(), mean, latent, total)
+        mean, latent, share, variance = self._own(k, Z)
         shrink = share @ np.sqrt(np.minimum(1.0, variance / np.maximum(wide * latent, 1e-300)))
         u = model.warp.inverse(mean)
         slope = shrink * np.exp(-model.warp.log_slope(u))
@@ -233,11 +233,13 @@ class Mixture:
     def _shared_spread(self, k: int, noisy: bool) -> float:
         return shared_spread([c for c in self.components if c.model == k]) if noisy else 1.0
 
-    def _own(self, k: int, *moments: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The shares (C,) of one model's components, and the variances of an observation (C, M) in each."""
+    def _own(self, k: int, Z: Tensor) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Mean and variance (M,) of one model's function; shares (C,) of its components, variances (C, M) with noise."""
         own = [c for c in self.components if c.model == k]
         share = np.array([c.weight for c in own])
-        return share / share.sum(), np.stack([self._variance(c, *moments, noisy=True) for c in own])
+        mean, latent, total = self.models[k].moments(Z)
+        variance = np.stack([self._variance(c, Z.numpy(), mean, latent, total, noisy=True) for c in own])
+        return mean, latent, share / share.sum(), variance
 
     def sample(self, X: ArrayLike, count: int = 1, noisy: bool = True, random_state: int | None = None) -> FloatArray:
         """Joint draws (count, M): a model is drawn first, a function from it, then the noise of every row by itself."""
@@ -256,9 +258,7 @@ class Mixture:
         """Standardised draws (count, M) from one model. Components differ in their noise, and that of each row is drawn by
         itself; a function without noise is drawn from one component."""
         model, wide = self.models[k], self._shared_spread(k, noisy)
-        Z = model.inputs(X)
-        mean, latent, total = model.moments(Z)
-        share, variance = self._own(k, Z.numpy(), mean, latent, total)
+        mean, latent, share, variance = self._own(k, model.inputs(X))
         latent = wide * latent
         function = rng.standard_normal((count, len(mean))) @ model.root_covariance(X, False).T * math.sqrt(wide)
         pick = np.broadcast_to(rng.choice(len(share), size=(count, len(mean) if noisy else 1), p=share), function.shape)

@@ -1,4 +1,7 @@
-"""What the file of a model holds beside its kernels: facts of each fit, sparse posteriors, rows; and older versions."""
+"""The document of a model as JSON types: kernels and their components, facts of each fit, sparse posteriors, rows.
+
+Also how documents of older versions are read, and the Gaussian process that a stored kernel and rows make.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,29 @@ import base64
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from kitt.errors import InvalidInputError
-from kitt.files import check_schema, read_schema
+from kitt.files import check_format, check_schema, read_schema
 from kitt.fitting.config import FitConfig
 from kitt.fitting.fitted import FittedGP
 from kitt.fitting.noise import NoiseModel
 from kitt.gp.sparse import SparsePosterior, choose_inducing
 from kitt.language import fitted_kernel
 from kitt.language.fitted_kernel import FittedKernel
+from kitt.model.candidates import prior_of
+from kitt.model.mixture import Component
 from kitt.model.predictive import Tail
 from kitt.table.dataset import Dataset
 from kitt.table.encoding import Encoding
 from kitt.table.scaling import FloatArray, Warp
+
+if TYPE_CHECKING:
+    from kitt.model.document import Model
 
 FORMAT, VERSION = "kitt-model", 3
 NO_FACTS: dict[str, Any] = {
@@ -39,6 +47,137 @@ NO_FACTS: dict[str, Any] = {
     "objective": "map",
 }
 OTHER_ROWS = {"warnings": (), "rows_at_fit": None, "places_at_fit": None}  # of a fit, on rows that it did not see
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def component_of(model: Model, k: int, rows: Dataset | None) -> dict[str, Any]:
+    """A kernel and its components of the mixture; with its posterior if that is the one on these rows."""
+    gp, noise = model.fitted_mixture.models[k] if model.fitted_mixture else None, model.noise_models[k]
+    entries = [c for c in model.components if c.model == k]
+    is_stored = gp is not None and rows is not None and bool(entries)  # a deadline may have left rows out of it
+    return {
+        "entries": [{"weight": c.weight, "changing_noise": c.changing_noise, "spread": c.spread} for c in entries],
+        "is_plain": model.is_plain[k],
+        "kernel": model.kernels[k].to_dict(),
+        "target_transform": model.warps[k].to_dict(),
+        "noise_model": None if noise is None else noise.to_dict(),
+        "inducing": None if gp is None or gp.inducing is None else gp.inducing.tolist(),
+        "posterior": posterior_of(gp) if gp is not None and is_stored else None,
+        "fit": facts_of(gp),
+    }
+
+
+def posterior_of(model: FittedGP) -> dict[str, Any] | None:
+    """A sparse posterior without its rows, as JSON types; None for an exact one."""
+    if not isinstance(model.posterior, SparsePosterior):
+        return None
+    p = model.posterior
+    triangle = p.LB[tuple(torch.tril_indices(*p.LB.shape))]
+    return {
+        "factor": _encoded(triangle),
+        "solution": _encoded(p.c),
+        "bound": p.log_marginal_likelihood,
+    }
+
+
+def _encoded(numbers: Tensor) -> str:
+    return base64.b64encode(numbers.numpy().astype("<f8").tobytes()).decode()
+
+
+def _decoded(text: str) -> FloatArray:
+    return np.frombuffer(base64.b64decode(text, validate=True), "<f8").astype(np.float64)
+
+
+def facts_of(model: FittedGP | None) -> dict[str, Any]:
+    """How the fit went, as JSON types."""
+    facts = {name: getattr(model, name) for name in NO_FACTS} if model else dict(NO_FACTS)
+    norm = facts["gradient_norm"] if math.isfinite(facts["gradient_norm"]) else None
+    places = None if facts["places_at_fit"] is None else facts["places_at_fit"].tolist()
+    return {**facts, "gradient_norm": norm, "warnings": list(facts["warnings"]), "places_at_fit": places}
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def checked(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The document in this version; `CheckpointError` if it is of another kind or does not conform to the schema."""
+    document = check_format(document, FORMAT, VERSION, {1: from_version_1, 2: from_version_2})
+    check_schema(light(document), FORMAT, schema(), fitted_kernel.schema())  # `rows_of` checks rows, faster
+    return document
+
+
+def fields_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a `Model` without rows."""
+    parts, encoding = document["components"], Encoding.from_dict(document["encoding"])
+    kernels = tuple(FittedKernel.from_dict(part["kernel"]) for part in parts)
+    noises = [part["noise_model"] for part in parts]
+    fields = {
+        "kernels": kernels,
+        "components": tuple(Component(k, **entry) for k, part in enumerate(parts) for entry in part["entries"]),
+        "tail": Tail(**document["tail"]),
+        "warps": tuple(Warp.from_dict(part["target_transform"]) for part in parts),
+        "noise_models": tuple(None if noise is None else NoiseModel.from_dict(noise) for noise in noises),
+        "is_plain": tuple(part["is_plain"] for part in parts),
+        "encoding": encoding,
+    }
+    if any(kernel.columns != encoding.names for kernel in kernels):
+        raise InvalidInputError(f"its kernels have other columns than its table, {', '.join(encoding.names)}")
+    return fields
+
+
+def details_of(document: Mapping[str, Any]) -> list[tuple[Any, Any, Mapping[str, Any]]]:
+    """The inducing points, the posterior and the facts of each fit, as `conditioned` takes them."""
+    return [
+        (part["inducing"], part["posterior"], {"prior": prior_of(part["is_plain"]), **part["fit"]})
+        for part in document["components"]
+    ]
+
+
+def from_version_1(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A file of version 1 had one weight for each kernel, and no transform, noise model or tail."""
+    check_schema({**document, "rows": None}, FORMAT, schema(1), fitted_kernel.schema())
+    parts = [
+        {
+            "entries": [{"weight": part["weight"], "changing_noise": False, "spread": 1.0}],
+            "target_transform": None,
+            "noise_model": None,
+            **{key: part[key] for key in ("is_plain", "kernel", "inducing", "fit")},
+        }
+        for part in document["components"]
+    ]
+    return from_version_2({**document, "version": 2, "components": parts, "tail": asdict(Tail())})
+
+
+def from_version_2(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A file of version 2 had no posteriors, and did not say which rows of a large table the parameters come from."""
+    check_schema(light(document), FORMAT, schema(2), fitted_kernel.schema())
+    parts = [
+        {**part, "posterior": None, "fit": {**part["fit"], "places_at_fit": None}} for part in document["components"]
+    ]
+    return {**document, "version": VERSION, "components": parts}
+
+
+def light(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A document without its rows, if it has any, because to check them by a schema would take seconds."""
+    return {**document, "rows": None} if "rows" in document else document
+
+
+def rows_of(values: Any, encoding: Encoding) -> Dataset:
+    """The rows of a document, which no schema checks (see `light`)."""
+    if not isinstance(values, Mapping) or set(values) != {"X", "y"}:
+        raise InvalidInputError('expected "rows" with "X" and "y", or null')
+    X, y = (np.array(values[name], dtype=np.float64) for name in ("X", "y"))
+    return Dataset(X, y, encoding.names, encoding.target, encoding)
+
+
+def schema(version: int = VERSION) -> dict[str, Any]:
+    """The JSON Schema of a version of the file."""
+    return read_schema("kitt.model", f"model-{version}.json")
+
+
+# --- the Gaussian process of a kernel and rows ---------------------------------------------------------------------------
 
 
 def conditioned(
@@ -82,61 +221,6 @@ def _restored(kernel: FittedKernel, Z: Tensor, stored: Mapping[str, Any]) -> Spa
     return SparsePosterior.restored(kernel.kernel, kernel.theta, Z, LB, c, stored["bound"])
 
 
-def posterior_of(model: FittedGP) -> dict[str, Any] | None:
-    """A sparse posterior without its rows, as JSON types; None for an exact one."""
-    if not isinstance(model.posterior, SparsePosterior):
-        return None
-    p = model.posterior
-    triangle = p.LB[tuple(torch.tril_indices(*p.LB.shape))]
-    return {
-        "factor": _encoded(triangle),
-        "solution": _encoded(p.c),
-        "bound": p.log_marginal_likelihood,
-    }
-
-
-def _encoded(numbers: Tensor) -> str:
-    return base64.b64encode(numbers.numpy().astype("<f8").tobytes()).decode()
-
-
-def _decoded(text: str) -> FloatArray:
-    return np.frombuffer(base64.b64decode(text, validate=True), "<f8").astype(np.float64)
-
-
-def from_version_1(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A file of version 1 had one weight for each kernel, and no transform, noise model or tail."""
-    check_schema({**document, "rows": None}, FORMAT, schema(1), fitted_kernel.schema())
-    parts = [
-        {
-            "entries": [{"weight": part["weight"], "changing_noise": False, "spread": 1.0}],
-            "target_transform": None,
-            "noise_model": None,
-            **{key: part[key] for key in ("is_plain", "kernel", "inducing", "fit")},
-        }
-        for part in document["components"]
-    ]
-    return from_version_2({**document, "version": 2, "components": parts, "tail": asdict(Tail())})
-
-
-def from_version_2(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A file of version 2 had no posteriors, and did not say which rows of a large table the parameters come from."""
-    check_schema(light(document), FORMAT, schema(2), fitted_kernel.schema())
-    parts = [
-        {**part, "posterior": None, "fit": {**part["fit"], "places_at_fit": None}} for part in document["components"]
-    ]
-    return {**document, "version": VERSION, "components": parts}
-
-
-def light(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A document without its rows, if it has any, because to check them by a schema would take seconds."""
-    return {**document, "rows": None} if "rows" in document else document
-
-
-def inducing_of(model: FittedGP | None) -> list[list[float]] | None:
-    """The inducing points of a sparse posterior."""
-    return None if model is None or model.inducing is None else model.inducing.tolist()
-
-
 def new_inducing(kernel: FittedKernel | None, rows: Dataset) -> Tensor | None:
     """Inducing points for rows that are too many for an exact posterior; None for others, and for no kernel."""
     if kernel is None or rows.n <= FitConfig.exact_rows:
@@ -144,24 +228,3 @@ def new_inducing(kernel: FittedKernel | None, rows: Dataset) -> Tensor | None:
     s, generator = kernel.standardiser, torch.Generator().manual_seed(0)
     X = torch.tensor(rows.X if s is None else s.transform_x(rows.X))
     return choose_inducing(kernel.kernel, kernel.theta, X, FitConfig.inducing, generator)
-
-
-def facts_of(model: FittedGP | None) -> dict[str, Any]:
-    """How the fit went, as JSON types."""
-    facts = {name: getattr(model, name) for name in NO_FACTS} if model else dict(NO_FACTS)
-    norm = facts["gradient_norm"] if math.isfinite(facts["gradient_norm"]) else None
-    places = None if facts["places_at_fit"] is None else facts["places_at_fit"].tolist()
-    return {**facts, "gradient_norm": norm, "warnings": list(facts["warnings"]), "places_at_fit": places}
-
-
-def rows_of(values: Any, encoding: Encoding) -> Dataset:
-    """The rows of a document, which no schema checks (see `light`)."""
-    if not isinstance(values, Mapping) or set(values) != {"X", "y"}:
-        raise InvalidInputError('expected "rows" with "X" and "y", or null')
-    X, y = (np.array(values[name], dtype=np.float64) for name in ("X", "y"))
-    return Dataset(X, y, encoding.names, encoding.target, encoding)
-
-
-def schema(version: int = VERSION) -> dict[str, Any]:
-    """The JSON Schema of a version of the file."""
-    return read_schema("kitt.model", f"model-{version}.json")

@@ -208,14 +208,14 @@ def predictions(table: Upload, model: str) -> tuple[str, tuple[str, ...]]:
     `model` is that of a finished job.
     """
     fitted = Model.from_dict(json.loads(model))
-    X, unseen = fitted.encoding.encode(table.frame)
+    X, unknown = fitted.encode(table.frame)
     mean, std, quantiles = fitted.summary_of(X, [0.05, 0.95])
     low, high = quantiles.T
     frame = table.frame.set_axis(column_names(table.frame), axis=1)
     made = {"mean": mean, "std": std, "q5": low, "q95": high}
     prefix = "predicted_" if made.keys() & {*frame.columns} else ""  # no column of the table is replaced
     written = frame.assign(**{prefix + name: values for name, values in made.items()}).to_csv(index=False)
-    return written, (*table.notes, *unseen)
+    return written, (*table.notes, *unknown)
 
 
 # --- examples -------------------------------------------------------------------------------------------------------------

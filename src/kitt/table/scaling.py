@@ -14,6 +14,7 @@ from kitt.table.reading import refusal
 
 FloatArray = NDArray[np.float64]
 _TINY = 1e-300
+_LARGEST_LOG = 700.0  # whose exponential is a finite number, and so is its gradient
 _GOLDEN = (5**0.5 - 1) / 2
 
 
@@ -88,7 +89,7 @@ class Warp:
 
     z = (T((u − shift) / unit) − mean) / scale, with T the identity, the logarithm, or Yeo and Johnson's power transform
     with an exponent. `low` and `high` bound the values of the inverse: they lie beyond the training rows by a few times
-    their range.
+    their range. The formulas are for arrays of numpy, and for tensors, which can be differentiated: `xp` is the module.
     """
 
     kind: Literal["identity", "log", "yeo-johnson"] = "identity"
@@ -132,41 +133,50 @@ class Warp:
         return best if best._log_likelihood(u) > cls()._log_likelihood(u) + c.min_gain else cls()
 
     def _standardised(self, u: FloatArray) -> Warp:
-        mean, scale = centre_and_scale(self._raw(u))
+        mean, scale = centre_and_scale(self._raw(u, np))
         return replace(self, mean=float(mean), scale=float(scale))
 
     def _log_likelihood(self, u: FloatArray) -> float:
         return float(-0.5 * np.square(self.forward(u)).sum() + self.log_slope(u).sum())
 
-    def _raw(self, u: FloatArray) -> FloatArray:
-        v = (np.asarray(u, np.float64) - self.shift) / self.unit
-        if self.kind == "identity":
-            return v
-        return np.log(np.maximum(v, _TINY)) if self.kind == "log" else _yeo_johnson(v, self.exponent)
-
     def forward(self, u: ArrayLike) -> FloatArray:
         """u -> z."""
-        return (self._raw(np.asarray(u, np.float64)) - self.mean) / self.scale
+        return self.forward_in(np, np.asarray(u, np.float64))
 
     def inverse(self, z: ArrayLike) -> FloatArray:
         """z -> u."""
-        t = np.asarray(z, np.float64) * self.scale + self.mean
         with np.errstate(over="ignore"):
-            if self.kind == "log":
-                t = np.exp(t)
-            elif self.kind == "yeo-johnson":
-                t = _inverse_yeo_johnson(t, self.exponent)
-            return np.clip(t * self.unit + self.shift, self.low, self.high)
+            return self.inverse_in(np, np.asarray(z, np.float64))
 
     def log_slope(self, u: ArrayLike) -> FloatArray:
         """log dz/du: what to add to a log density of z to get that of u."""
-        v = (np.asarray(u, np.float64) - self.shift) / self.unit
-        constant = -np.log(self.unit * self.scale)
+        return self.log_slope_in(np, np.asarray(u, np.float64))
+
+    def _raw(self, u: Any, xp: Any) -> Any:
+        v = (u - self.shift) / self.unit
+        if self.kind == "identity":
+            return v
+        return xp.log(xp.clip(v, _TINY, None)) if self.kind == "log" else _yeo_johnson(v, self.exponent, xp)
+
+    def forward_in(self, xp: Any, u: Any) -> Any:
+        return (self._raw(u, xp) - self.mean) / self.scale
+
+    def inverse_in(self, xp: Any, z: Any) -> Any:
+        t = z * self.scale + self.mean
         if self.kind == "log":
-            return constant - np.log(np.maximum(v, _TINY))
+            t = xp.exp(xp.clip(t, None, _LARGEST_LOG))
+        elif self.kind == "yeo-johnson":
+            t = _inverse_yeo_johnson(t, self.exponent, xp)
+        return xp.clip(t * self.unit + self.shift, self.low, self.high)
+
+    def log_slope_in(self, xp: Any, u: Any) -> Any:
+        v = (u - self.shift) / self.unit
+        constant = -float(np.log(self.unit * self.scale))
+        if self.kind == "log":
+            return constant - xp.log(xp.clip(v, _TINY, None))
         if self.kind == "yeo-johnson":
-            return constant + (self.exponent - 1) * np.sign(v) * np.log1p(np.abs(v))
-        return np.full_like(v, constant)
+            return constant + (self.exponent - 1) * xp.sign(v) * xp.log1p(xp.abs(v))
+        return xp.full_like(v, constant)
 
     def to_dict(self) -> dict[str, Any] | None:
         """For JSON; None for the identity."""
@@ -194,7 +204,7 @@ def _best_exponent(v: FloatArray, config: WarpConfig) -> float:
     slope = np.sign(v) * np.log1p(np.abs(v))
 
     def cost(exponent: float) -> float:
-        return 0.5 * len(v) * np.log(_yeo_johnson(v, exponent).var() + _TINY) - (exponent - 1) * slope.sum()
+        return 0.5 * len(v) * np.log(_yeo_johnson(v, exponent, np).var() + _TINY) - (exponent - 1) * slope.sum()
 
     low, high = config.exponents
     a, b = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
@@ -211,27 +221,26 @@ def _best_exponent(v: FloatArray, config: WarpConfig) -> float:
     return 0.5 * (low + high)
 
 
-def _yeo_johnson(v: FloatArray, exponent: float) -> FloatArray:
+def _yeo_johnson(v: Any, exponent: float, xp: Any) -> Any:
     """Yeo and Johnson (2000), eq. 2.1."""
-    return np.where(v >= 0, _power(np.maximum(v, 0.0), exponent), -_power(np.maximum(-v, 0.0), 2 - exponent))
+    above, below = xp.clip(v, 0.0, None), xp.clip(-v, 0.0, None)
+    return xp.where(v >= 0, _power(above, exponent, xp), -_power(below, 2 - exponent, xp))
 
 
-def _power(v: FloatArray, exponent: float) -> FloatArray:
+def _power(v: Any, exponent: float, xp: Any) -> Any:
     """((1 + v)^exponent − 1) / exponent for v >= 0, its limit log(1 + v) at zero."""
-    return np.log1p(v) if abs(exponent) < 1e-6 else np.expm1(exponent * np.log1p(v)) / exponent
+    return xp.log1p(v) if abs(exponent) < 1e-6 else xp.expm1(exponent * xp.log1p(v)) / exponent
 
 
-def _inverse_yeo_johnson(t: FloatArray, exponent: float) -> FloatArray:
-    return np.where(
-        t >= 0, _inverse_power(np.maximum(t, 0.0), exponent), -_inverse_power(np.maximum(-t, 0.0), 2 - exponent)
-    )
+def _inverse_yeo_johnson(t: Any, exponent: float, xp: Any) -> Any:
+    above, below = xp.clip(t, 0.0, None), xp.clip(-t, 0.0, None)
+    return xp.where(t >= 0, _inverse_power(above, exponent, xp), -_inverse_power(below, 2 - exponent, xp))
 
 
-def _inverse_power(t: FloatArray, exponent: float) -> FloatArray:
-    """A negative exponent has a largest value of t; beyond it the inverse is the largest float."""
-    if abs(exponent) < 1e-6:
-        return np.expm1(t)
-    return np.expm1(np.log(np.maximum(exponent * t + 1, _TINY)) / exponent)
+def _inverse_power(t: Any, exponent: float, xp: Any) -> Any:
+    """A negative exponent has a largest value of t; beyond it the inverse is a very large number."""
+    log = t if abs(exponent) < 1e-6 else xp.log(xp.clip(exponent * t + 1, _TINY, None)) / exponent
+    return xp.expm1(xp.clip(log, None, _LARGEST_LOG))
 
 
 # Arithmetic.
