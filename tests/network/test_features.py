@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from kitt.lab.simulate import DEFAULT_DATA, SimulatorConfig, simulate
-from kitt.network.features import FREQUENCIES, PROBE_FAMILIES, PROBE_SCALES, describe, prepare, probe
+from kitt.network.features import FREQUENCIES, PROBE_FAMILIES, PROBE_SCALES, describe, prepare, probe, spectra_of
+from kitt.network.waves import REGRESSIONS
 
 
 def tables(B=3, N=20, D=3, dtype=torch.float64):
@@ -41,8 +42,43 @@ def test_the_spectrum_peaks_at_the_frequency():
     frequency = FREQUENCIES[25]
     y = (2 * torch.pi * frequency * x[..., 0]).sin() * 2**0.5
     column, *_ = describe(prepare(x, y))
-    spectrum = column[0, 0, 11 : 11 + len(FREQUENCIES)]
+    spectrum = column[0, 0, spectra_of(column)][: len(FREQUENCIES)]
     assert abs(int(spectrum.argmax()) - 25) <= 1
+
+
+TIME = torch.arange(150.0, dtype=torch.float64)
+
+
+def sine(period: float) -> torch.Tensor:
+    return (2 * torch.pi * TIME / period).sin()
+
+
+@pytest.mark.parametrize(
+    ("y", "better", "worse"),
+    [
+        (sine(12.3) + TIME / 30, "trend, wave", "wave"),
+        (sine(12.3) + TIME / 30, "trend, wave", "trend"),
+        (sine(12.3) + (TIME / 50) ** 2, "bend, wave", "trend, wave"),
+        (sine(12.3) + sine(7.7), "trend, two waves", "trend, harmonics"),
+        ((2 * sine(12.3)).exp(), "trend, harmonics", "trend, wave"),
+        (sine(12.3) * TIME, "trend, growing wave", "trend, wave"),
+    ],
+)
+def test_regressions_tell_trends_waves_harmonics_and_two_waves_apart(y: torch.Tensor, better: str, worse: str) -> None:
+    y = y + 0.05 * y.std() * torch.randn(150, generator=torch.Generator().manual_seed(0))
+    X = ((TIME - TIME.mean()) / TIME.std(correction=0)).view(1, -1, 1)
+    column, _ = describe(prepare(X.float(), ((y - y.mean()) / y.std(correction=0))[None].float()))
+    left = dict(zip(REGRESSIONS, column[0, 0].tolist(), strict=False))
+    assert left[better] < -3.5  # logarithm of the share of the variance
+    assert left[better] < left[worse] - 1.5
+
+
+def test_waves_of_a_column_are_seen_beside_the_trends_of_others() -> None:
+    X = torch.randn(1, 300, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    y = 3 * X[..., 0] + (2 * torch.pi * 1.3 * X[..., 1]).sin()
+    column, _ = describe(prepare(X, (y - y.mean()) / y.std()))
+    left = column[0, :, list(REGRESSIONS).index("trend, wave")]
+    assert left[1] < -4 < left[2]
 
 
 @pytest.mark.parametrize(("word", "family"), [(1, "rbf"), (2, "matern12")])

@@ -1,7 +1,7 @@
 """Statistics of a data set that are informative about its kernel; tensors in, tensors out.
 
-`describe` computes statistics along each column (spectrum, variogram, smoothing error) and of all columns together; `probe`
-measures how well a few Gaussian processes with given lengthscales explain the data.
+`describe` computes statistics along each column (waves, spectrum, variogram, smoothing error) and of all columns together;
+`probe` measures how well a few Gaussian processes with given lengthscales explain the data.
 Both return numbers for each column, equivariant to the order of the columns, and for the whole table; neither depends
 on the order of the rows.
 
@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import threshold
 
+from kitt.network.waves import along_columns
+
 WIDTHS = tuple(2.0 * 0.5**i for i in range(8))  # smoothing widths in standard deviations of a column
 FREQUENCIES = tuple(0.08 * (12.0 / 0.08) ** (i / 39) for i in range(40))  # cycles per standard deviation
-WAVE_STEP, WAVE_COUNT = 0.12, 128  # grid of frequencies, cycles per standard deviation, on which waves are sought
-SLOWEST_WAVE = 3  # of these; slower ones are no waves but bends
 PROBE_SCALES = (0.4, 1.0, 2.5)  # multiples of the predicted metric
 PROBE_FAMILIES = ("rbf", "matern12", "matern32", "matern52")
 _EPS = 1e-6
@@ -52,7 +52,9 @@ def prepare(X: Tensor, y: Tensor) -> Tables:
     deviation = y - (A @ beta).squeeze(-1)
     residual, unexplained = _standardised(deviation)
     slopes = beta[:, :-1, 0]
-    return Tables(X, y, residual, unexplained, deviation, slopes, X.new_full((B,), float(N)), X.new_full((B,), float(D)))
+    return Tables(
+        X, y, residual, unexplained, deviation, slopes, X.new_full((B,), float(N)), X.new_full((B,), float(D))
+    )
 
 
 def _standardised(values: Tensor) -> tuple[Tensor, Tensor]:
@@ -67,7 +69,7 @@ def describe(t: Tables) -> tuple[Tensor, Tensor]:
     """Numbers for each column (B, D, F) and for the whole table (B, G)."""
     total = _squared_distances(t.X)
     columns = [
-        _waves(t),
+        along_columns(t.X, _partial_targets(t)),
         _shape(t),
         _spectra(t.X, torch.stack([t.y, t.residual, _square(t.y)], 1), t),
         _along_columns(t, total),
@@ -75,6 +77,11 @@ def describe(t: Tables) -> tuple[Tensor, Tensor]:
     joint = _smooth(total / t.d[:, None, None], None, _signals(t), t.n)
     fine = torch.stack([_log(t.n), _log(t.d), _log(t.unexplained), *_moments(t.y, t), *_moments(t.residual, t)], -1)
     return torch.cat(columns, -1), torch.cat([joint, fine], -1)
+
+
+def _partial_targets(t: Tables) -> Tensor:
+    """The target minus what the linear fit explains by the other columns, for each column, (B, D, N)."""
+    return t.deviation.unsqueeze(1) + t.X.mT * t.slopes.unsqueeze(-1)
 
 
 def _squared_distances(z: Tensor) -> Tensor:
@@ -140,98 +147,6 @@ def _spectra(X: Tensor, signals: Tensor, t: Tables) -> Tensor:
     signals = signals.unsqueeze(1)  # (B, 1, S, N)
     power = (signals @ phase.cos()).square() + (signals @ phase.sin()).square()  # (B, D, S, W)
     return _log(power / t.n[:, None, None, None] + 1e-3).flatten(2)
-
-
-def _waves(t: Tables) -> Tensor:
-    """Whether the target is a trend, a wave, harmonics of it, a wave that grows, or two waves along each column, (B, D, 12).
-
-    The target without what a linear fit explains by the other columns is regressed on such functions. A wave has the
-    frequency of the highest peak of a fine periodogram, made finer by Gauss-Newton steps: a wave that is off by a tenth
-    of a cycle hides everything that is fainter. The result is the log share of the variance that each regression leaves.
-    """
-    B, N, D = t.X.shape
-    x = t.X.mT.reshape(B * D, N)
-    y = _standardised(_partial_targets(t).reshape(B * D, N))[0]
-    parts = torch.arange(B * D).split(max(1, _CHUNK // (N * WAVE_COUNT)))
-    return torch.cat([_waves_along(x[part], y[part]) for part in parts]).view(B, D, -1)
-
-
-def _waves_along(x: Tensor, y: Tensor) -> Tensor:
-    """The same for one column each, x and y (C, N) -> (C, 12)."""
-    one, x1 = torch.ones_like(x).unsqueeze(-1), x.unsqueeze(-1)
-    trend, bend = torch.cat([one, x1], -1), torch.cat([one, x1, x1.square()], -1)
-    grid = _powers(x)
-    first, peak = _strongest_wave(x, y, trend, grid)
-    wave = _wave(x, first)
-    second, second_peak = _strongest_wave(x, y, torch.cat([trend, wave], -1), grid)
-    designs = (
-        [trend],
-        [bend],
-        [one, wave],
-        [trend, wave],
-        [bend, wave],
-        [trend, wave, _wave(x, 2 * first), _wave(x, 3 * first)],
-        [trend, wave, x1 * wave],
-        [trend, wave, _wave(x, second)],
-    )
-    left = [_log(_left_over(torch.cat(parts, -1), y).clamp(1e-4, 10)) for parts in designs]
-    found = [first.clamp_min(0.01).log(), second.clamp_min(0.01).log(), _log(peak), _log(second_peak)]
-    return torch.stack([*left, *found], -1)
-
-
-def _partial_targets(t: Tables) -> Tensor:
-    """The target minus what the linear fit explains by the other columns, for each column, (B, D, N)."""
-    return t.deviation.unsqueeze(1) + t.X.mT * t.slopes.unsqueeze(-1)
-
-
-def _powers(x: Tensor) -> Tensor:
-    """exp(2πi f x) at all frequencies f of the grid, for x (C, N): complex, (C, W, N)."""
-    angle = (2 * math.pi * WAVE_STEP) * x
-    powers = torch.empty(len(x), WAVE_COUNT, x.shape[1], dtype=angle.dtype.to_complex())
-    powers[:, 0] = torch.complex(angle.cos(), angle.sin())
-    done = 1
-    while done < WAVE_COUNT:  # by doubling, which is faster than cosines and sines
-        more = min(done, WAVE_COUNT - done)
-        torch.mul(powers[:, :more], powers[:, done - 1 : done], out=powers[:, done : done + more])
-        done += more
-    return powers
-
-
-def _strongest_wave(x: Tensor, y: Tensor, others: Tensor, grid: Tensor) -> tuple[Tensor, Tensor]:
-    """Frequency (C,) of the strongest wave in what regressors (C, N, J) leave of y (C, N), and the height of its peak."""
-    rest = y - (others @ _coefficients(others, y)).squeeze(-1)
-    power = (grid @ rest.unsqueeze(-1).to(grid.dtype)).squeeze(-1).abs().square()[:, SLOWEST_WAVE - 1 :]  # (C, W)
-    frequency = WAVE_STEP * (power.argmax(-1) + SLOWEST_WAVE).to(x)
-    for _ in range(3):
-        wave = _wave(x, frequency)
-        b = _coefficients(torch.cat([others, wave], -1), y)[:, -2:, 0]
-        slope = 2 * math.pi * x * (b[:, 1:] * wave[..., 0] - b[:, :1] * wave[..., 1])  # of the wave in its frequency
-        step = _coefficients(torch.cat([others, wave, slope.unsqueeze(-1)], -1), y)[:, -1, 0]
-        frequency = frequency + step.nan_to_num(0.0).clamp(-WAVE_STEP / 2, WAVE_STEP / 2)
-    return frequency.clamp_min(WAVE_STEP), power.amax(-1) / power.mean(-1).clamp_min(1e-12)
-
-
-def _wave(x: Tensor, frequency: Tensor) -> Tensor:
-    """Cosine and sine (C, N, 2) of a frequency (C,) for each x (C, N)."""
-    phase = 2 * math.pi * frequency.unsqueeze(-1) * x
-    return torch.stack([phase.cos(), phase.sin()], -1)
-
-
-def _coefficients(A: Tensor, y: Tensor) -> Tensor:
-    """Least squares (C, J, 1) of y (C, N) on regressors (C, N, J), with a slight ridge, in their own scales."""
-    scale = (A.square().sum(1, keepdim=True) + _EPS).sqrt()
-    A = A / scale
-    gram = A.mT @ A
-    torch.diagonal(gram, dim1=-2, dim2=-1).add_(1e-5)
-    solved, _ = torch.linalg.solve_ex(gram, A.mT @ y.unsqueeze(-1))
-    return solved.nan_to_num(0.0, 0.0, 0.0) / scale.mT
-
-
-def _left_over(A: Tensor, y: Tensor) -> Tensor:
-    """The share (C,) of the variance of y (C, N) that regressors (C, N, J) leave, for each degree of freedom."""
-    n, j = A.shape[1], A.shape[2]
-    rest = y - (A @ _coefficients(A, y)).squeeze(-1)
-    return rest.square().sum(-1) / max(n - j, 1)
 
 
 def _smooth(squared: Tensor, window: Tensor | None, signals: Tensor, n: Tensor) -> Tensor:
