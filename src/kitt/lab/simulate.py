@@ -27,7 +27,7 @@ _PRIMITIVES = tuple(Primitive)
 _NONE = len(_PRIMITIVES)  # stands for "no second factor"
 _FACTORS = torch.tensor([[_PRIMITIVES.index(p) for p in w.factors] + [_NONE] * (2 - len(w.factors)) for w in WORDS])
 _IS_NOISE = torch.tensor([w.is_noise for w in WORDS] + [False]).double()  # the last stands for PAD, i.e. index −1
-_WHITE, _LINEAR, _LINEAR_WHITE = (parse(name).indices[0] for name in ("White", "Linear", "Linear*White"))
+_WHITE, _LINEAR, _PERIODIC, _LINEAR_WHITE = parse("White + Linear + Periodic + Linear*White").indices
 _BANDWIDTH = torch.tensor([w.bandwidth_factors for w in WORDS])
 
 
@@ -45,6 +45,7 @@ class SimulatorConfig:
     tables: str | None = None  # folder of CSV files, of which "real" inputs are rows and columns
     nuisances: float = 0.0  # share of the data sets that have outliers, warps, rounding, ...: see `world`
     trend: float = 0.0  # share of the data sets to whose words Linear is added, where there is room
+    season: float = 0.0  # share of the data sets to whose words Periodic is added, where there is room
     changing_noise: float = 0.0  # share of the data sets to whose words Linear*White is added, where there is room
     white: float = 0.0  # share of the data sets that are White alone, in addition to those drawn by chance
     max_columns: int | None = None  # a mixture draws tables with more columns from its other simulators only
@@ -66,7 +67,7 @@ class SimulatorConfig:
             raise InvalidInputError("real inputs need a folder of tables, and other inputs take none")
         if self.max_columns is not None and self.max_columns < 1:
             raise InvalidInputError(f"max_columns must be at least 1, got {self.max_columns}")
-        for name in ("nuisances", "trend", "changing_noise", "white"):
+        for name in ("nuisances", "trend", "season", "changing_noise", "white"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InvalidInputError(f"{name} must be a share between 0 and 1, got {getattr(self, name)}")
 
@@ -107,7 +108,8 @@ SERIES_DATA = SimulatorConfig(
     noise=(1e-4, 1.0),
     words=_SERIES,
     nuisances=0.25,
-    trend=0.3,
+    trend=0.5,
+    season=0.5,
     max_columns=1,
 )
 
@@ -152,7 +154,7 @@ def simulate(config: SimulatorConfig, batch: int, n: int, d: int, generator: tor
 
 
 def _draw_captions(config: SimulatorConfig, batch: int, generator: torch.Generator) -> Tensor:
-    """Captions (B, T) with PAD: 1 to max_words distinct words, with a trend, changing noise and White as configured."""
+    """Captions (B, T) with PAD: 1 to max_words distinct words, with trend, season, changing noise, White as configured."""
     vocabulary = torch.arange(len(WORDS)) if config.words is None else torch.tensor(config.words)
     choice = torch.rand(batch, len(vocabulary), generator=generator).argsort(1)[:, : config.max_words]
     length = torch.randint(1, config.max_words + 1, (batch, 1), generator=generator)
@@ -160,6 +162,8 @@ def _draw_captions(config: SimulatorConfig, batch: int, generator: torch.Generat
     place = torch.arange(config.max_words)
     if config.trend:
         captions = _with_word(captions, _LINEAR, config.trend, generator, is_any_place=True)
+    if config.season:
+        captions = _with_word(captions, _PERIODIC, config.season, generator, is_any_place=True)
     if config.changing_noise:
         captions = _with_word(captions, _LINEAR_WHITE, config.changing_noise, generator, is_any_place=False)
     if config.white:
@@ -248,7 +252,7 @@ def _covariance(
                     p: _draw_parameter(config.prior, p, factors, active[where], generator).to(X) for p in parameters
                 }
                 if config.inputs in ("real", "times") and X.shape[2] == 1:
-                    values = _with_visible_period(values, X[dataset[where]], generator)
+                    values = _with_visible_period(values, X[dataset[where]], config.inputs == "times", generator)
                 K[where] *= primitive_matrix(primitive, X[dataset[where]], values, active[where].to(X))
                 slopes[where] += squared_slope(primitive, values, active[where].to(X))
     K *= (variances[dataset, position].to(X) / _spread(K))[:, None, None]
@@ -260,14 +264,17 @@ def _covariance(
 
 
 def _with_visible_period(
-    values: dict[Parameter, Tensor], X: Tensor, generator: torch.Generator
+    values: dict[Parameter, Tensor], X: Tensor, is_series: bool, generator: torch.Generator
 ) -> dict[Parameter, Tensor]:
-    """For a single column, often time, replace periods and half of the frequencies by ones that its points resolve."""
-    period = visible_periods(X.double(), generator).to(X).unsqueeze(-1)
+    """For a single column, often time, replace periods and frequencies by ones that its points resolve.
+
+    A series shows all of its periods at least three times; of other columns, half of the frequencies stay as they are.
+    """
+    period = visible_periods(X.double(), 1 / 3 if is_series else 3 / 4, generator).to(X).unsqueeze(-1)
     if Parameter.PERIOD in values:
         values = values | {Parameter.PERIOD: period}
     if Parameter.FREQUENCY in values:
-        is_visible = torch.rand(len(X), 1, generator=generator) < 0.5
+        is_visible = torch.rand(len(X), 1, generator=generator) < (1.0 if is_series else 0.5)
         frequency = torch.where(is_visible, 1 / period, values[Parameter.FREQUENCY])
         values = values | {Parameter.FREQUENCY: frequency}
     return values

@@ -78,16 +78,18 @@ def _draw_rows(rows: int, n: int, generator: torch.Generator) -> Tensor:
     return order[:n]
 
 
-def visible_periods(X: Tensor, generator: torch.Generator) -> Tensor:
+def visible_periods(X: Tensor, longest: float, generator: torch.Generator) -> Tensor:
     """A period (B,) for each single column (B, N, 1) that its points can resolve.
 
-    Log-uniform from 2.5 steps to three quarters of the range, and half of them a whole number of steps.
+    Log-uniform from 2.5 steps to a share `longest` of the range, and half of them a whole number of steps.
     """
     n = X.shape[1]
     span = (X.amax(1) - X.amin(1)).squeeze(-1)
     step = (span / max(n - 1, 1)).clamp_min(1e-6)
     u = _uniform(len(X), generator=generator)
-    steps = torch.exp(math.log(2.5) + u * math.log(0.75 * (n - 1) / 2.5)) if n > 6 else torch.full_like(u, 3.0)
+    steps = (
+        torch.exp(math.log(2.5) + u * math.log(longest * (n - 1) / 2.5)) if longest * n > 5 else torch.full_like(u, 3.0)
+    )
     is_whole = torch.rand(len(X), generator=generator) < 0.5
     return torch.where(is_whole, steps.round().clamp_min(3), steps) * step
 
