@@ -99,6 +99,7 @@ STEPS = (  # docs/results.md, docs/claims.md, docs/forecasts.md, docs/training.m
     Step("bo-step", 0.1, "{python} benchmarks/optimisation_step.py"),
     Step("network", 0.1, "model"),
     Step("noise", 0.1, "{python} benchmarks/noise.py"),
+    Step("naming", 0.1, "{python} benchmarks/naming.py"),
     Step(
         "recovery",
         0.1,
