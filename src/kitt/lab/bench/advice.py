@@ -8,7 +8,7 @@ available, expected loss, much as the pipeline compares captions (*verified*), a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from kitt.lab.advice import cross_validate
 from kitt.lab.bench.comparisons import bootstrap_interval
+from kitt.lab.bench.tables import Grid
 from kitt.lab.examples import LOSS_CAP, Examples, read_examples
 from kitt.language.grammar import WORDS
 from kitt.network.checkpoint import load
@@ -28,6 +29,7 @@ WORTHWHILE = 0.03  # nats per row that some word must gain over the reference
 MANY_ROWS = 160  # from which a task is one of the larger ones
 K = 3
 _DRAWS = 20  # of random words
+Adviser = tuple[str, np.ndarray, Tensor | None]  # name, choices (draws, T, K) of words, expected losses (T, V)
 _INDEX = {str(word): word.index for word in WORDS}
 
 
@@ -40,28 +42,63 @@ def run_advice(
 
 def compare(examples: Examples) -> list[dict[str, Any]]:
     """A row for each adviser: on all tasks, on those whose target is the last column of a table, and on the larger ones."""
-    masks = {"": np.ones(len(examples), dtype=bool), ", own target": examples.is_own_target}
-    masks[f", {MANY_ROWS} rows"] = examples.rows >= MANY_ROWS
-    rows = []
-    for name, chosen, expected in _advisers(examples):
-        row: dict[str, Any] = {"adviser": name, "tasks": len(examples)}
-        losses = expected if name == HEAD else None  # the other scores are no losses
-        row["Spearman"] = None if expected is None else spearman(expected, examples)
-        for label, mask in masks.items():
-            ways = {"first": chosen[:, :, :1], "verified": verify(chosen, examples, losses), f"best of {K}": chosen}
-            for way, words in ways.items():
-                share, elsewhere = capture(words, examples, mask)
-                low, high = capture_interval(words, examples, mask)
-                row |= {f"{way}{label}": share, f"{way}{label}, from": low, f"{way}{label}, to": high}
-                row[f"{way} elsewhere{label}"] = elsewhere
-                if way != "verified":
-                    row[f"{way} alone{label}"] = loss_alone(words, examples, mask)
-        rows.append(row)
-    return rows
+    masks = {
+        "all": np.ones(len(examples), dtype=bool),
+        "own target": examples.is_own_target,
+        f"{MANY_ROWS} rows": examples.rows >= MANY_ROWS,
+    }
+    advisers = list(_advisers(examples))
+    return [
+        {"of": label, "tasks": int(mask.sum()), **_measured(adviser, examples, mask)}
+        for label, mask in masks.items()
+        for adviser in advisers
+    ]
 
 
-def _advisers(examples: Examples) -> Iterator[tuple[str, np.ndarray, Tensor | None]]:
-    """Name, choices (draws, T, K) of words, and expected losses (T, V), lower is better."""
+def _measured(adviser: Adviser, examples: Examples, mask: np.ndarray) -> dict[str, Any]:
+    name, chosen, expected = adviser
+    losses = expected if name == HEAD else None  # the other scores are no losses
+    row: dict[str, Any] = {
+        "adviser": name,
+        "Spearman": None if expected is None else spearman(expected, examples, mask),
+    }
+    ways = {"first": chosen[:, :, :1], "verified": verify(chosen, examples, losses), f"best of {K}": chosen}
+    for way, words in ways.items():
+        share, elsewhere = capture(words, examples, mask)
+        low, high = capture_interval(words, examples, mask)
+        row |= {way: share, f"{way}, from": low, f"{way}, to": high, f"{way} elsewhere": elsewhere}
+        if way != "verified":
+            row[f"{way} alone"] = loss_alone(words, examples, mask)
+    return row
+
+
+def advice_grids(rows: Sequence[Mapping[str, Any]]) -> list[Grid]:
+    """The rows of `compare` as tables, one for each group of tasks."""
+    head = ("choice by", "Spearman", "first", "verified", f"best of {K} in hindsight", "alone")
+    grids = []
+    for label in dict.fromkeys(row["of"] for row in rows):
+        here = [row for row in rows if row["of"] == label]
+        title = f"Capture (95 % over tables) and loss elsewhere: {label}, {here[0]['tasks']} tasks"
+        cells = (
+            (
+                row["adviser"],
+                "" if row["Spearman"] is None else f"{row['Spearman']:.3f}",
+                *(_capture_text(row, way) for way in ("first", "verified", f"best of {K}")),
+                f"{row['first alone']:.3f}",
+            )
+            for row in here
+        )
+        grids.append(Grid(title, head, tuple(cells)))
+    return grids
+
+
+def _capture_text(row: Mapping[str, Any], way: str) -> str:
+    low, high = row[f"{way}, from"], row[f"{way}, to"]
+    return f"{row[way]:.2f} ({low:.2f} to {high:.2f}), {row[f'{way} elsewhere']:+.3f}"
+
+
+def _advisers(examples: Examples) -> Iterator[Adviser]:
+    """All ways to choose that are compared."""
     T = len(examples)
     advice = cross_validate(examples, K)
     yield HEAD, advice.chosen.numpy()[None], advice.expected
@@ -131,10 +168,10 @@ def verify(chosen: np.ndarray, examples: Examples, losses: Tensor | None = None)
     return np.take_along_axis(chosen, best[:, :, None], 2)
 
 
-def spearman(expected: Tensor, examples: Examples) -> float:
-    """Rank correlation of expected and actual losses over the words, mean over the tasks where both vary."""
+def spearman(expected: Tensor, examples: Examples, mask: np.ndarray) -> float:
+    """Rank correlation of expected and actual losses over the words, mean over those of the tasks where both vary."""
     found = []
-    for said, lost in zip(expected.numpy(), examples.loss[:, :V].numpy(), strict=True):
+    for said, lost in zip(expected.numpy()[mask], examples.loss[:, :V].numpy()[mask], strict=True):
         a, b = rankdata(said), rankdata(lost)
         if a.std() > 0 and b.std() > 0:
             found.append(np.corrcoef(a, b)[0, 1])

@@ -41,10 +41,15 @@ def advice(
 
     `kitt finish --losses` puts what is learned from all tasks into a checkpoint.
     """
-    from kitt.lab.bench.advice import run_advice
+    from kitt.lab.bench.advice import advice_grids, run_advice
     from kitt.lab.bench.datasets import data_directory
 
-    print_rows(run_advice(corpus, data_directory(data, "table"), model), as_json, "advice on real tasks")
+    rows = run_advice(corpus, data_directory(data, "table"), model)
+    if as_json:
+        print_rows(rows, as_json, "advice")
+        return
+    for grid in advice_grids(rows):
+        print_grid(grid)
 
 
 @app.command()
