@@ -36,7 +36,7 @@ class CheckConfig:
 
 
 @dataclass(frozen=True)
-class SeasonConfig:
+class PeriodsConfig:
     """When a period is considered and stated: chosen on the simulated tables of `kitt bench claims`."""
 
     min_cycles: float = 2.0
@@ -96,4 +96,4 @@ class TextConfig:
     weight: float = 0.005  # of a kernel that counts as averaged
 
 
-CHECKS, SEASONS, COLUMNS, TEXT = CheckConfig(), SeasonConfig(), ColumnsConfig(), TextConfig()
+CHECKS, SEASONS, COLUMNS, TEXT = CheckConfig(), PeriodsConfig(), ColumnsConfig(), TextConfig()

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from kitt.explain.checks import Folds, LeftOut, compared, held_out, start_on_all
-from kitt.explain.config import SEASONS, SeasonConfig
+from kitt.explain.config import SEASONS, PeriodsConfig
 from kitt.explain.facts import Check, errors_among
 from kitt.fitting.config import Budget, FitConfig
 from kitt.fitting.fit import UNFIT, Fitter
@@ -33,7 +33,7 @@ SMOOTH = tuple(map(parse, ("RBF", "Matern32", "Linear + RBF")))
 REPEATING = parse("RBF + RBF*Periodic")  # a smooth remainder, and a pattern that may change slowly
 
 
-def is_resolved(x: FloatArray, period: float, config: SeasonConfig = SEASONS) -> bool:
+def is_resolved(x: FloatArray, period: float, config: PeriodsConfig = SEASONS) -> bool:
     """Whether a column shows enough cycles of a period, and each of them with enough values."""
     values = np.unique(x)
     if len(values) < config.min_values or not period > 0:
@@ -59,7 +59,7 @@ def cycles_of(x: FloatArray, period: float) -> Folds:
 
 
 def find(
-    table: Table, periods: Sequence[float], columns: int = 1, config: SeasonConfig = SEASONS
+    table: Table, periods: Sequence[float], columns: int = 1, config: PeriodsConfig = SEASONS
 ) -> list[tuple[float, Check]]:
     """The periods of a table of one column, the best of several, that left-out cycles support, the clearest first.
 
@@ -92,7 +92,7 @@ def compared_cycles(
 
 
 def pattern_and_level(
-    line: Line, low: float, high: float, period: float, config: SeasonConfig = SEASONS
+    line: Line, low: float, high: float, period: float, config: PeriodsConfig = SEASONS
 ) -> tuple[FloatArray, FloatArray]:
     """The part of a function that repeats, and its level; both empty with less than two cycles.
 
@@ -110,7 +110,7 @@ def pattern_and_level(
     return np.array([rest[phase::phases].mean() for phase in range(phases)]), level
 
 
-def trend_of(level: FloatArray, config: SeasonConfig = SEASONS) -> str | None:
+def trend_of(level: FloatArray, config: PeriodsConfig = SEASONS) -> str | None:
     """Whether a level, in standard deviations of the target, "rises" or "falls" all along, and by enough to say so."""
     for word, way in (("rises", level), ("falls", -level)):
         rise = float(np.ptp(way)) if len(way) else 0.0
@@ -129,7 +129,7 @@ def _is_same(period: float, other: float) -> bool:
     return abs(period / other - 1) < SEASONS.agreement
 
 
-def _peaks(table: Table, config: SeasonConfig) -> list[float]:
+def _peaks(table: Table, config: PeriodsConfig) -> list[float]:
     """The periods of the highest peaks of the spectrum, each of what is left after the waves before it.
 
     A peak less than one cycle over the column away from a higher one is what was left of that wave.
@@ -163,7 +163,7 @@ def _distinct(periods: Sequence[float]) -> list[float]:
 
 
 def _best(
-    table: Table, guesses: Sequence[float], found: Sequence[tuple[float, Check]], columns: int, config: SeasonConfig
+    table: Table, guesses: Sequence[float], found: Sequence[tuple[float, Check]], columns: int, config: PeriodsConfig
 ) -> tuple[float, Check, Tensor] | None:
     """The new period with the highest likelihood on all rows, if left-out cycles support it; with its pattern."""
     fits, x = [], table.X[:, 0].numpy()
