@@ -59,8 +59,8 @@ def test_beam_finds_captions_at_least_as_probable_as_sampling():
         search: caption(*table(), k=1, model=STEM, search=search, ranking="probability").ranked[0].probability
         for search in SEARCHES
     }
-    assert best["beam"] >= best["sample"] - 1e-12
-    assert best["beam"] >= best["greedy"] - 1e-12
+    assert best["beam"] >= best["sample"] - 1e-6  # decoders compute in single precision, in batches of different sizes
+    assert best["beam"] >= best["greedy"] - 1e-6
 
 
 @pytest.mark.parametrize("model", [STEM, PAPER], ids=["stem", "paper"])
