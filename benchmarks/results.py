@@ -18,9 +18,11 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kitt.lab.bench.runner import versions
 
@@ -206,36 +208,44 @@ def run(step: Step, arguments: list[str], out: Path) -> int:
     return process.wait()
 
 
-def other_commits(path: Path, commit: str) -> set[str]:
-    """The commits of the lines of a file that are not the given one."""
-    lines = (json.loads(text) for text in path.read_text(encoding="utf-8").splitlines())
-    return {line.get("versions", {}).get("commit") or "an unknown commit" for line in lines} - {commit}
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The lines of a file; one that was cut short when a run was stopped is left out."""
+    found = []
+    for text in path.read_text(encoding="utf-8").splitlines():
+        with suppress(json.JSONDecodeError):
+            found.append(json.loads(text))
+    return found
 
 
-def publish(out: Path, commit: str, published: Path = ROOT / "docs" / "results") -> None:
-    """Put the new lines into the files that docs/results holds, and write the tables made of them again."""
-    pairs = [(old, new) for old in sorted(published.glob("*.jsonl")) if (new := out / old.name).exists()]
+def publish(out: Path, commit: str, steps: Iterable[Step]) -> None:
+    """Put the lines of these steps into the files that docs/results holds, and write the tables made of them again."""
+    names = sorted({step.lines for step in steps if step.lines and (out / f"{step.lines}.jsonl").exists()})
+    new = {name: read_lines(out / f"{name}.jsonl") for name in names}
     if commit.endswith("-dirty"):
         sys.exit("files differ from the last commit: commit them, run the steps again, and publish then")
-    if mixed := {new.name: found for _, new in pairs if (found := other_commits(new, commit))}:
+    commits = {name: {line.get("versions", {}).get("commit") or "unknown" for line in new[name]} for name in names}
+    if mixed := {name: found - {commit} for name, found in commits.items() if found - {commit}}:
         told = "; ".join(f"{name} has lines of {', '.join(sorted(found))}" for name, found in mixed.items())
         sys.exit(f"not all lines are of {commit}: {told}. Move them away and run the steps again, and publish then")
-    for old, new in pairs:
-        old.write_text(merged(old.read_text(encoding="utf-8"), new.read_text(encoding="utf-8")), encoding="utf-8")
+    for name in names:
+        path = ROOT / "docs" / "results" / f"{name}.jsonl"
+        if path.exists():
+            lines = merged(read_lines(path), new[name])
+            print(f"{name}: {len(new[name])} new lines, {len(lines) - len(new[name])} earlier ones stay")
+            path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
     subprocess.run([sys.executable, ROOT / "docs" / "tables.py"], check=True)
 
 
-def merged(old: str, new: str) -> str:
-    """Lines of both, in the order of the old ones; of two that measure the same, with whatever network, the new one."""
-    lines = {_measured(line): line for line in old.splitlines()}
-    lines |= {_measured(line): line for line in new.splitlines()}
-    return "".join(f"{line}\n" for line in lines.values())
+def merged(old: Iterable[dict[str, Any]], new: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Lines of both, in the order of the old ones; of two that measure the same, the new one, unless it is a failure."""
+    lines = {_measured(line): line for line in old}
+    lines |= {key: line for line in new if (key := _measured(line)) not in lines or line.get("status", "ok") == "ok"}
+    return list(lines.values())
 
 
-def _measured(line: str) -> str:
-    """What a line measures: its key, without the state of the network."""
-    fields = json.loads(line)
-    key = fields.get("key", {"variant": fields.get("variant")})  # the second is of the ablation
+def _measured(line: dict[str, Any]) -> str:
+    """What a line measures: its key, without the state of the network; of the ablation, its variant."""
+    key = line.get("key") or {name: line[name] for name in ("variant", "cpu_seconds")}
     return json.dumps({name: value for name, value in key.items() if name != "network"}, sort_keys=True)
 
 
@@ -276,7 +286,7 @@ def main() -> int:
         ended.write_text(commit, encoding="utf-8")
         print(f"    {(time.monotonic() - began) / 3600:.2f} h", flush=True)
     if asked.publish and not asked.archive and not asked.list:
-        publish(out, commit)
+        publish(out, commit, steps)
     return 0
 
 

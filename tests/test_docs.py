@@ -1,6 +1,5 @@
 """The code of README and docs runs as it is printed, and published numbers are those of their commands."""
 
-import json
 import re
 import runpy
 import sys
@@ -64,12 +63,17 @@ def test_the_commands_of_the_results_exist(step: Any) -> None:
 
 
 def test_published_lines_are_replaced_by_new_ones_that_measure_the_same() -> None:
-    def lines(*found: tuple[str, str, int]) -> str:
-        made = ({"key": {"table": table, "network": network}, "result": value} for table, network, value in found)
-        return "".join(f"{json.dumps(line)}\n" for line in made)
+    def line(table: str, network: str, value: int, status: str = "ok") -> dict[str, Any]:
+        return {"key": {"table": table, "network": network}, "status": status, "result": value}
 
-    old, new = lines(("a", "first", 1), ("b", "first", 2)), lines(("b", "second", 3), ("c", "second", 4))
-    assert RESULTS["merged"](old, new) == lines(("a", "first", 1), ("b", "second", 3), ("c", "second", 4))
+    old = [line("a", "first", 1), line("b", "first", 2), line("c", "first", 3)]
+    new = [line("b", "second", 4), line("c", "second", 0, "error"), line("d", "second", 5)]
+    assert RESULTS["merged"](old, new) == [old[0], new[0], old[2], new[2]]
+
+
+def test_no_page_has_a_gap_left_to_fill() -> None:
+    for path in (ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")):
+        assert "@@" not in path.read_text(encoding="utf-8"), path
 
 
 def test_what_the_docs_read_is_written_by_a_step() -> None:

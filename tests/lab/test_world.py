@@ -76,12 +76,13 @@ def test_some_single_columns_are_equally_spaced_times(folder: str) -> None:
     assert 0.3 < share < 0.5
 
 
-@pytest.mark.parametrize("n", [2, 5, 7, 60, 500])
-def test_periods_can_be_seen_in_the_points(n: int) -> None:
+@pytest.mark.parametrize("longest", [1 / 3, 3 / 4])
+@pytest.mark.parametrize("n", [2, 5, 7, 18, 60, 500])
+def test_periods_can_be_seen_in_the_points(n: int, longest: float) -> None:
     X = torch.linspace(-1, 2, n).double().expand(300, n).unsqueeze(-1)
-    steps = visible_periods(X, 3 / 4, seeded()) / (3 / (n - 1))
+    steps = visible_periods(X, longest, seeded()) / (3 / (n - 1))
     assert (steps >= 2.49).all()
-    assert (steps <= max(3.01, 0.75 * (n - 1) + 0.51)).all()
+    assert (steps <= max(3.01, longest * (n - 1) + 0.01)).all()
     assert ((steps - steps.round()).abs() < 1e-9).double().mean() > 0.4
 
 

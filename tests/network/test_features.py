@@ -5,7 +5,7 @@ import torch
 
 from kitt.lab.simulate import DEFAULT_DATA, SimulatorConfig, simulate
 from kitt.network.features import FREQUENCIES, PROBE_FAMILIES, PROBE_SCALES, describe, prepare, probe, spectra_of
-from kitt.network.waves import REGRESSIONS
+from kitt.network.waves import REGRESSIONS, wave_statistics
 
 
 def tables(B=3, N=20, D=3, dtype=torch.float64):
@@ -71,6 +71,51 @@ def test_regressions_tell_trends_waves_harmonics_and_two_waves_apart(y: torch.Te
     left = dict(zip(REGRESSIONS, column[0, 0].tolist(), strict=False))
     assert left[better] < -3.5  # logarithm of the share of the variance
     assert left[better] < left[worse] - 1.5
+
+
+LEVELS = {
+    "binary": lambda g: (torch.rand(200, generator=g) < 0.4).double(),
+    "few levels": lambda g: torch.randint(5, (200,), generator=g).double(),
+    "constant": lambda g: torch.zeros(200, dtype=torch.float64),
+    "heavy tails": lambda g: torch.sinh(1.2 * torch.randn(200, generator=g, dtype=torch.float64)),
+}
+
+
+@pytest.mark.parametrize("kind", LEVELS)
+def test_waves_depend_neither_on_order_nor_on_sign_nor_on_the_batch(kind: str) -> None:
+    """In single precision, in which rounding differs with the order of the sums."""
+    g = torch.Generator().manual_seed(0)
+    for _ in range(5):
+        x = LEVELS[kind](g)
+        x = ((x - x.mean()) / x.std().clamp_min(1e-9)).float().view(1, -1, 1)
+        y = (torch.randn(200, generator=g) + 0.5 * x[0, :, 0]).view(1, 1, -1)
+        order = torch.randperm(200, generator=g)
+        found = wave_statistics(x, y)
+        for again in (
+            wave_statistics(x[:, order], y[..., order]),
+            wave_statistics(-x, y),
+            wave_statistics(x.expand(8, -1, -1), y.expand(8, -1, -1))[3:4],
+        ):
+            assert torch.allclose(found, again, atol=0.1)
+        assert torch.allclose(found[..., :8], wave_statistics(x[:, order], y[..., order])[..., :8], atol=1e-3)
+
+
+@pytest.mark.parametrize("n", [40, 60, 100, 200])
+def test_of_several_waves_through_the_same_points_the_slowest_counts(n: int) -> None:
+    t = torch.arange(float(n))
+    x = ((t - t.mean()) / t.std(correction=0)).view(1, -1, 1)
+    y = (2 * torch.pi * t / 9.3).sin() + 0.2 * torch.randn(n, generator=torch.Generator().manual_seed(n))
+    frequency = wave_statistics(x, y.view(1, 1, -1))[0, 0, len(REGRESSIONS)].exp()
+    per_step = float(frequency * (x[0, 1, 0] - x[0, 0, 0]))
+    assert abs(1 / per_step - 9.3) < 0.3
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 8])
+def test_too_few_points_leave_everything_open(n: int) -> None:
+    X, y = torch.randn(2, n, 3), torch.randn(2, 3, n)
+    found = wave_statistics(X, y)
+    assert found.isfinite().all()
+    assert (found[..., len(REGRESSIONS) - 3] == 0).all()  # as many regressors as points, or more
 
 
 def test_waves_of_a_column_are_seen_beside_the_trends_of_others() -> None:

@@ -91,7 +91,8 @@ def visible_periods(X: Tensor, longest: float, generator: torch.Generator) -> Te
         torch.exp(math.log(2.5) + u * math.log(longest * (n - 1) / 2.5)) if longest * n > 5 else torch.full_like(u, 3.0)
     )
     is_whole = torch.rand(len(X), generator=generator) < 0.5
-    return torch.where(is_whole, steps.round().clamp_min(3), steps) * step
+    whole = steps.round().clamp(3, max(3, math.floor(longest * (n - 1))))
+    return torch.where(is_whole, whole, steps) * step
 
 
 # --- nuisances -------------------------------------------------------------------------------------------------------

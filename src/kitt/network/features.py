@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import threshold
 
-from kitt.network.waves import along_columns
+from kitt.network.waves import wave_statistics
 
 WIDTHS = tuple(2.0 * 0.5**i for i in range(8))  # smoothing widths in standard deviations of a column
 FREQUENCIES = tuple(0.08 * (12.0 / 0.08) ** (i / 39) for i in range(40))  # cycles per standard deviation
@@ -69,7 +69,7 @@ def describe(t: Tables) -> tuple[Tensor, Tensor]:
     """Numbers for each column (B, D, F) and for the whole table (B, G)."""
     total = _squared_distances(t.X)
     columns = [
-        along_columns(t.X, _partial_targets(t)),
+        wave_statistics(t.X, _partial_targets(t)),
         _shape(t),
         _spectra(t.X, torch.stack([t.y, t.residual, _square(t.y)], 1), t),
         _along_columns(t, total),

@@ -133,7 +133,7 @@ class TrainConfig:
 
     name: str
     network: CaptionerConfig
-    data: tuple[tuple[SimulatorConfig, float], ...]  # each with its share of the batches whose tables it draws
+    data: tuple[tuple[SimulatorConfig, float], ...]  # each with its weight among those for tables of so many columns
     sizes: Sizes = Sizes()
     optimiser: Optimiser = Optimiser()
     validation: tuple[ValidationSet, ...] = VALIDATION

@@ -132,8 +132,14 @@ class Trainer:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.model.load_state_dict(state["model"])
-        self.ema.load_state_dict(state["ema"])
+        try:
+            self.model.load_state_dict(state["model"])
+            self.ema.load_state_dict(state["ema"])
+        except RuntimeError as error:
+            raise InvalidInputError(
+                "the run was started by another version of KITT, whose network has other inputs or layers: "
+                f"start a new one, or use that version ({str(error).splitlines()[-1].strip()})"
+            ) from error
         self.optimiser.load_state_dict(state["optimiser"])
         self.generator.set_state(state["generator"])
         for key in ("step", "datasets", "skipped"):
