@@ -249,7 +249,7 @@ def test_rows_far_outside_the_training_rows_are_noted(run, folder, model, tmp_pa
     said = " ".join(err.split())
     assert code == 0
     assert (
-        "3 of 30 rows lie far outside the range of the training rows, by more than half of that range, in 'a' (" in said
+        "3 of 30 rows lie far outside the range of the training rows, by more than 50 % of the range of 'a' (" in said
     )
     assert "'b'" not in said
 

@@ -110,7 +110,7 @@ def test_what_was_simulated_is_named(kind: str) -> None:
         assert any(abs(season.period - period) < 0.06 * period for season in made.active_seasons)
     if series.change is not None:
         assert any(abs(change.time - series.change) <= 7 for change in made.active_changes)
-        assert "Until" in made.explain()
+        assert ("At " if kind == "step" else "Until ") in made.explain()
     low, high = made.interval(0.9)
     assert np.mean((series.future >= low) & (series.future <= high)) > 0.6
 
@@ -131,7 +131,9 @@ def test_a_change_is_told_with_its_month_and_kept_in_json() -> None:
     t = np.arange(96)
     y = 50 + 0.5 * t - 0.8 * np.maximum(t - 62, 0) + 0.3 * np.random.default_rng(4).normal(size=96)
     made = kitt.forecast(pd.Series(y, pd.date_range("1978-01-01", periods=96, freq="MS")), horizon=12)
-    assert re.search(r"Until \w+ 1983 the level rose by about 0\.\d+ a step; from then on it falls by", made.explain())
+    assert re.search(
+        r"Until \w+ 1983 the level rose by about 0\.\d+ per step; from then on it falls by", made.explain()
+    )
     (change,) = json.loads(json.dumps(made.to_dict()))["changes"]
     assert change["kind"] == "bend"
     assert change["at"].startswith("1983-")
@@ -347,7 +349,7 @@ def test_changes_are_those_of_the_scale_that_describes_the_series() -> None:
     assert "in proportion to the level" in str(growth)
     step = kitt.forecast(np.exp(0.01 * t + 0.5 * (t >= 40)) * (1 + 0.05 * rng.normal(size=72)), horizon=5)
     assert step.is_log
-    assert re.search(r"from then on it is higher by about [67]\d\S* %", str(step))  # exp(0.5) = 1.65
+    assert re.search(r"At \d+ the level rose by about [67]\d\S* %", str(step))  # exp(0.5) = 1.65
     sums = kitt.forecast(40 + 0.1 * t + rng.normal(size=72), horizon=5)
     assert "in proportion to the level" not in str(sums)
 

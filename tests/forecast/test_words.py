@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kitt
-from kitt.forecast.level import CONSTANT, CURVE, LINE, WANDERING
+from kitt.forecast.level import CONSTANT, CURVE, LINE, PERCENTAGE, WANDERING
 
 
 def series(kind: str, n: int, seed: int) -> np.ndarray:
@@ -50,7 +50,7 @@ def test_a_line_is_straight_and_told_with_its_slope(kind: str, slope: float, n: 
     said = made.explain()
     assert made.level.form == LINE
     assert "Trend: the level follows a straight line" in said
-    found = re.search(r"It (rose|fell) by about (\S+) a step", said)
+    found = re.search(r"It (rose|fell) by about (\S+) per step", said)
     assert found is not None
     assert {"rose": 1, "fell": -1}[found[1]] * float(found[2]) == pytest.approx(slope, rel=0.25)
     assert np.sign(made.level.ahead) == np.sign(slope)
@@ -81,7 +81,7 @@ def test_a_level_that_wanders_and_rises_is_told_to_rise() -> None:
     assert "the level is expected to rise" in said
 
 
-def test_a_curve_a_step_and_a_constant_series() -> None:
+def test_a_curve_and_a_step() -> None:
     rng = np.random.default_rng(0)
     t = np.arange(80)
     curve = kitt.forecast(10 + 24 * (t / 80 - 0.3) ** 2 + 0.3 * rng.normal(size=80), horizon=8)
@@ -89,16 +89,58 @@ def test_a_curve_a_step_and_a_constant_series() -> None:
     assert "Trend: the level follows a smooth curve" in curve.explain()
     step = kitt.forecast(10 + 5.0 * (t >= 50) + rng.normal(size=80), horizon=8).explain()
     assert "Trend: before and after the change named below, the values scatter around a constant" in step
-    assert re.search(r"Until 5\d the level was another one; from then on it is higher by about [45]", step)
-    assert "Trend: all values are the same" in kitt.forecast(np.full(20, 5.0), horizon=4).explain()
+    assert re.search(r"At 5\d the level rose by about [45]", step)
+
+
+def test_a_constant_series_and_one_that_ends_so() -> None:
+    same = kitt.forecast(np.full(20, 5.0), horizon=1).explain()
+    assert "Trend: all values are the same. In the next step, the level is expected to stay" in same
+    series = np.concatenate([np.random.default_rng(0).normal(size=100), np.full(400, 5.0)])
+    assert "Trend: the last 400 values are the same. " in kitt.forecast(series, horizon=4).explain()
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_weight_of_a_step_is_told_beside_that_of_the_candidates_without_it(seed: int) -> None:
+    t = np.arange(80)
+    made = kitt.forecast(10 + 3 * (t >= 50) + 0.5 * np.random.default_rng(seed).normal(size=80), horizon=8)
+    (change,) = made.active_changes
+    column = made.changes.index(change) + 1
+    share = sum(w for w, c in zip(made.weights, made.candidates, strict=True) if column in c.columns)
+    assert sum(made.level.weights.values()) == pytest.approx(share)
+    assert sum(made.level.without.values()) == pytest.approx(1 - share)
+    said = made.explain()
+    assert f"nearly constant level ({share:.0%} of the weight); without that change, the level wanders" in said
+    assert re.search(r"At 50 the level rose by about (2\d\S* %|[23]\.\d+)\.", said)
 
 
 def test_growth_in_proportion_is_no_straight_line() -> None:
     t = np.arange(72.0)
     said = kitt.forecast(np.exp(t / 10) * (1 + 0.002 * np.random.default_rng(0).normal(size=72)), horizon=6).explain()
     assert "the level changes by about the same percentage each step" in said
-    assert re.search(r"It rose by about 10\.\d+ % a step", said)
+    assert re.search(r"It rose by about 10\.\d+ % per step", said)
     assert "straight" not in said
+
+
+def test_a_straight_line_of_the_logarithm_is_a_form_of_its_own() -> None:
+    """Where both scales have much of the weight, each form is told with the weight of its own scale."""
+    t = np.arange(80)
+    for seed in range(3):
+        y = 100 * np.exp(0.008 * t) * np.exp(0.02 * np.random.default_rng(seed).normal(size=80))
+        made = kitt.forecast(y, horizon=8)
+        weights = made.level.weights
+        assert 0.2 < weights[PERCENTAGE] <= made.log_share + 1e-9
+        assert weights.get(LINE, 0.0) <= 1 - made.log_share + 1e-9
+        assert f"changes by about the same percentage each step ({weights[PERCENTAGE]:.0%}" in made.explain()
+        assert made.level.form == PERCENTAGE
+        assert re.search(r"It rose by about 0\.[78]\d* % per step", made.explain())
+
+
+def test_the_shape_of_a_season_is_told_of_the_first_period_only() -> None:
+    t = np.arange(160)
+    y = (3 + 0.02 * t) * np.sin(2 * np.pi * t / 7) + 2 * np.sin(2 * np.pi * t / 30)
+    y += 0.3 * np.random.default_rng(0).normal(size=160)
+    said = kitt.forecast(y, horizon=8, season=[7, 30]).explain()
+    assert re.search(r"Season: 7 steps, which grows or shrinks over time \(\d+% of the weight\), and 30 steps\.", said)
 
 
 def test_a_bend_that_a_random_walk_explains_as_well_is_not_stated() -> None:

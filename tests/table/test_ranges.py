@@ -37,13 +37,32 @@ def test_rows_within_half_a_range_have_no_note() -> None:
 def test_rows_further_away_are_counted_with_their_columns() -> None:
     said = note(income=[-101.0, 701.0, 300.0])
     assert said.startswith(
-        "2 of 3 rows lie far outside the range of the training rows, by more than half of that range, in"
+        "2 of 3 rows lie far outside the range of the training rows, by more than 50 % of the range of 'income' "
+        "(100 to 500): no training row is close, and their predictions depend on"
     )
-    assert "in 'income' (100 to 500): no training row is close" in said
     both = note(income=[1e4, 200.0, 200.0], when=["2021-01-01", "2020-01-05", "2019-01-01"])
     assert both.startswith("2 of 3 rows")
-    assert "'income' (100 to 500), 'when' (2020-01-01 to 2020-01-12)" in both
-    assert note(income=[1e4]).startswith("the row lies far outside")
+    assert "the range of 'income' (100 to 500) or of 'when' (2020-01-01 to 2020-01-12): no training" in both
+
+
+def test_one_row_is_told_in_the_singular() -> None:
+    for income, first in (([1e4], "the row lies far"), ([1e4, 200.0, 300.0], "1 of 3 rows lies far")):
+        said = note(income=income)
+        assert said.startswith(first)
+        assert "and its prediction depends on" in said
+
+
+def test_a_range_within_a_day_is_written_with_times() -> None:
+    for ends, expected in (
+        (("2020-01-01 08:00", "2020-01-01 19:30"), "2020-01-01 08:00 to 2020-01-01 19:30"),
+        (("2020-01-01 08:00:05", "2020-01-01 08:01:00"), "2020-01-01 08:00:05 to 2020-01-01 08:01:00"),
+        (("2020-01-01 08:00", "2020-01-04 19:30"), "2020-01-01 to 2020-01-04"),
+    ):
+        times = pd.date_range(*ends, periods=12)
+        rows = Dataset.from_frame(pd.DataFrame({"when": times, "y": np.arange(12.0)}))
+        X, _ = rows.encoding.encode(pd.DataFrame({"when": [pd.Timestamp("2021-01-01")]}))
+        (said,) = far_rows_note(rows.encoding, X, rows.X)
+        assert f"'when' ({expected})" in said
 
 
 def test_a_column_without_a_range_and_no_rows_have_no_note() -> None:

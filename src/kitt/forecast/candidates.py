@@ -4,7 +4,7 @@ A kernel that returns to the mean of the past is of no use in a forecast. A tren
 whose lengthscale is far beyond the series), a line with a random walk around it, a smooth curve that keeps its slope (a
 Matern32 whose lengthscale is far beyond the series: a cubic smoothing spline), alone or with a random walk, one whose slope
 fades (a Matern32 of about twice the length of the series) with a random walk, a parabola with a random walk, or a line with
-smooth detours. A season keeps its shape, drifts, or grows along the time. Each is tried on the scale of the values and,
+smooth detours. A season keeps its shape, drifts, or grows over time. Each is tried on the scale of the values and,
 where these are positive, on their logarithm. Further columns, such as a step at a fitted place or what the user knows about
 the future, enter through Linear.
 """

@@ -1,14 +1,15 @@
-"""What the fitted candidates say of the level of a series: that it is constant, straight, a smooth curve, or wandering.
+"""What the fitted candidates say of the level of a series: that it is constant, straight, a curve, or wandering.
 
 Every candidate has a trend that may wander, but it need not: a random walk that is fitted to independent values hardly
 moves. So the name of a candidate says what its level could have done, and what it did is read off its posterior mean. A
 level counts as constant if its movements are a small share of the deviations of the values from their mean, and as a
-straight line if its detours are a small share of their deviations from a line; stated steps and bends belong to either.
+straight line if its detours are a small share of their deviations from a line; stated steps and bends belong to either. A
+straight line of the logarithm is a form of its own: the level changes by about the same percentage each step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,9 +19,11 @@ from kitt.forecast.candidates import parts
 from kitt.table.scaling import FloatArray
 
 if TYPE_CHECKING:
+    from kitt.forecast.changepoint import Change
     from kitt.forecast.result import Forecast
 
-CONSTANT, LINE, CURVE, WANDERING = "constant", "straight line", "smooth curve", "wandering"
+CONSTANT, LINE, PERCENTAGE = "constant", "straight line", "steady percentage"
+CURVE, WANDERING = "smooth curve", "wandering"
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class LevelConfig:
 
     little: float = 0.15  # share of the variance of deviations, below which a level does not have them
     exact: float = 1e-8  # variance on the standardised scale, below which nothing deviates
+    walk: float = 0.5  # share of the variance of detours, above which a random walk makes them; set by hand
 
 
 DEFAULT = LevelConfig()
@@ -38,13 +42,14 @@ DEFAULT = LevelConfig()
 class Level:
     """The forms that the level has in the candidates, and where it was and is expected to be."""
 
-    weights: Mapping[str, float]  # of each form, heaviest first; only candidates that see the stated changes, if any is
+    weights: Mapping[str, float]  # of each form, heaviest first; if changes are stated, in the candidates that see any
+    without: Mapping[str, float]  # the same in candidates that see none of the changes that are stated; else empty
     past: FloatArray  # at the values to which parameters were fitted, in their units
     future: FloatArray  # (horizon,)
 
     @property
     def form(self) -> str:
-        """The form with most weight."""
+        """The form with most weight; if changes are stated, the form beside them."""
         return next(iter(self.weights))
 
     @property
@@ -56,18 +61,22 @@ class Level:
 def level_of(forecast: Forecast, config: LevelConfig = DEFAULT) -> Level:
     """Forms and course of the level, averaged over the candidates."""
     stated = {forecast.changes.index(change) + 1 for change in forecast.active_changes}
-    is_told = [stated <= {*candidate.columns} for candidate in forecast.candidates]
     weights: dict[str, float] = {}
+    without: dict[str, float] = {}
     course = np.zeros(forecast.recent.n + forecast.horizon)
-    for k, weight in enumerate(forecast.weights.tolist()):
+    for k, (candidate, weight) in enumerate(zip(forecast.candidates, forecast.weights.tolist(), strict=True)):
         words = list(word_means(forecast, k))
         trend = sum((values for _, part, values in words if part == "trend"), np.zeros(len(course)))
         course += weight * forecast.standardiser.inverse_mean(forecast.mixture.models[k].warp.inverse(trend))
-        if is_told[k] or not any(is_told):
-            form = _form(forecast, k, words, config)
-            weights[form] = weights.get(form, 0.0) + weight
-    heaviest_first = dict(sorted(weights.items(), key=lambda pair: -pair[1]))
-    return Level(heaviest_first, *np.split(course, [forecast.recent.n]))
+        sees_any = not stated.isdisjoint(candidate.columns)
+        form = _form(forecast, k, words, forecast.active_changes if sees_any else (), config)
+        counted = weights if sees_any or not stated else without
+        counted[form] = counted.get(form, 0.0) + weight
+    return Level(_heaviest_first(weights), _heaviest_first(without), *np.split(course, [forecast.recent.n]))
+
+
+def _heaviest_first(weights: Mapping[str, float]) -> dict[str, float]:
+    return dict(sorted(weights.items(), key=lambda pair: -pair[1]))
 
 
 def word_means(forecast: Forecast, k: int) -> Iterator[tuple[str, str, FloatArray]]:
@@ -90,23 +99,29 @@ def word_means(forecast: Forecast, k: int) -> Iterator[tuple[str, str, FloatArra
         yield text, part, value
 
 
-def _form(forecast: Forecast, k: int, words: list[tuple[str, str, FloatArray]], config: LevelConfig) -> str:
-    """What the level of candidate k did in the past."""
+def _form(
+    forecast: Forecast,
+    k: int,
+    words: Sequence[tuple[str, str, FloatArray]],
+    changes: Sequence[Change],
+    config: LevelConfig,
+) -> str:
+    """What the level of candidate k did in the past, beside some changes."""
     n, t = forecast.recent.n, forecast.past_inputs[:, 0]
     zero = np.zeros(n)
     trend = sum((values[:n] for _, part, values in words if part == "trend"), zero)
     walk = sum((values[:n] for word, part, values in words if (word, part) == ("Matern12", "trend")), zero)
     rest = sum((values[:n] for _, part, values in words if part != "trend"), zero)
     values = forecast.mixture.models[k].y.numpy()[-n:] - rest
-    changes = [(change.kind, change.column(t)) for change in forecast.active_changes]
     one, slope = np.ones(n), (t - t[0]) / (t[-1] - t[0])
-    steps = np.column_stack([one, *(column for kind, column in changes if kind == "step")])
-    line = np.column_stack([one, slope, *(column for _, column in changes)])
-    for form, columns in ((CONSTANT, steps), (LINE, line)):
+    steps = np.column_stack([one, *(change.column(t) for change in changes if change.kind == "step")])
+    line = np.column_stack([one, slope, *(change.column(t) for change in changes)])
+    straight = PERCENTAGE if forecast.candidates[k].is_log else LINE
+    for form, columns in ((CONSTANT, steps), (straight, line)):
         deviations = _variance_beside(columns, values)
         if deviations < config.exact or _variance_beside(columns, trend) < config.little * deviations:
             return form
-    return WANDERING if _variance_beside(line, walk) > 0.5 * _variance_beside(line, trend) else CURVE
+    return WANDERING if _variance_beside(line, walk) > config.walk * _variance_beside(line, trend) else CURVE
 
 
 def _variance_beside(columns: FloatArray, values: FloatArray) -> float:

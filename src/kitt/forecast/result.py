@@ -173,7 +173,7 @@ class Forecast:
 
     @cached_property
     def level(self) -> Level:
-        """Whether the level is constant, a straight line, a smooth curve or wandering, and how it goes on."""
+        """Whether the level is constant, straight, a smooth curve or wandering, and how it goes on."""
         return level_of(self)
 
     @property
@@ -194,7 +194,7 @@ class Forecast:
         period = self.seasons[int(role.split()[1]) - 1].period / self.series.step
         return f"season of {period:.4g}"
 
-    @property
+    @cached_property
     def active_changes(self) -> tuple[Change, ...]:
         """Steps and bends that the heaviest candidate sees, or most of the weight, on the scale of the series.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kitt.forecast.level import CONSTANT, CURVE, LINE, WANDERING
+from kitt.forecast.level import CONSTANT, CURVE, LINE, PERCENTAGE, WANDERING
 from kitt.forecast.series import text_of
 from kitt.formatting import counted
 from kitt.table.scaling import FloatArray
@@ -22,29 +23,41 @@ if TYPE_CHECKING:
 _FORMS = {
     CONSTANT: "is constant or nearly so",
     LINE: "follows a straight line",
+    PERCENTAGE: "changes by about the same percentage each step",
     CURVE: "follows a smooth curve",
     WANDERING: "wanders irregularly",
 }
-_STEADY = "changes by about the same percentage each step"  # a straight line of the logarithm
 _SCATTER = "the values scatter around a constant or nearly constant level"
 _SEASONS = {
     "steady": "keeps its shape",
     "drifting": "slowly shifts or changes its shape",
-    "growing": "grows or shrinks along the time",
+    "growing": "grows or shrinks over time",
 }
-_CLEARLY_LOG = 0.75  # weight; of simulated series (`kitt.lab.series`), sums have up to a half, and products nearly all
-_ALSO = 0.2  # weight from which a further form of the level is named
-_MOSTLY = 0.5  # of the range of the level: a change from the first value to the last that is told
-_HARDLY = 0.05  # of the width of the last interval: a level that changes less is said to stay
+_DATES = {"month": "%B %Y", "year": "%Y"}  # by the name of a step
 
 
-def explained(forecast: Forecast) -> str:
+@dataclass(frozen=True)
+class WordsConfig:
+    """When something is said; set by hand where nothing else is stated."""
+
+    # Weight of the logarithm; of simulated series (`kitt.lab.series`), sums have up to a half, and products nearly all.
+    clearly_log: float = 0.75
+    also: float = 0.2  # weight from which a further form of the level is named
+    mostly: float = 0.5  # of the range of the level: a change from the first value to the last that is told
+    hardly: float = 0.05  # of the width of the last interval: a level that changes less is said to stay
+    season: float = 0.5  # weight above which it is told whether a season keeps its shape
+
+
+DEFAULT = WordsConfig()
+
+
+def explained(forecast: Forecast, config: WordsConfig = DEFAULT) -> str:
     """Sentences about a forecast."""
-    sentences = [_opening(forecast), _trend(forecast), _ahead(forecast), _seasons(forecast)]
+    sentences = [_opening(forecast), _trend(forecast, config), _ahead(forecast, config), _seasons(forecast, config)]
     sentences += [_change(forecast, change) for change in forecast.active_changes]
     if forecast.known:
         sentences.append(f"Beside this it follows {' and '.join(forecast.known)}, as given for the steps ahead.")
-    if (log := forecast.log_share) > _CLEARLY_LOG:
+    if (log := forecast.log_share) > config.clearly_log:
         sentences.append(f"Changes are in proportion to the level: the logarithm describes the series ({log:.0%}).")
     if forecast.past is not None:
         sentences.append(_claims(forecast))
@@ -63,26 +76,48 @@ def _opening(forecast: Forecast) -> str:
     )
 
 
-def _trend(forecast: Forecast) -> str:
-    """The form of the level with its weight, and others that have much of it too."""
-    forms = {form: w for form, w in forecast.level.weights.items() if w >= _ALSO or form == forecast.level.form}
-    weighed, named = " of the weight", len(forecast.active_changes)
-    apart = f"before and after the change{'s' * (named > 1)} named below, " if named else ""
-    if [*forms] == [CONSTANT] and not (forecast.active_seasons or forecast.known):
-        said = "all values are the same" if np.ptp(forecast.recent.values) == 0 else _SCATTER
-        return f"Trend: {apart}{said} ({forms[CONSTANT]:.0%}{weighed})."
-    does = _FORMS | ({LINE: _STEADY} if forecast.log_share > _CLEARLY_LOG else {})
-    listed = [f"{does[form]} ({w:.0%}{weighed if i == 0 else ''})" for i, (form, w) in enumerate(forms.items())]
-    return f"Trend: {apart}the level {' or '.join(listed)}.{_course(forecast)}"
+def _trend(forecast: Forecast, config: WordsConfig) -> str:
+    """The form of the level with its weight, and others that have much of it too.
+
+    All weights are shares of the whole. If a change is stated, candidates that do not see it are told apart.
+    """
+    level, changes = forecast.level, forecast.active_changes
+    forms = {form: w for form, w in level.weights.items() if w >= config.also or form == level.form}
+    is_plain = [*forms] == [CONSTANT] and not (forecast.active_seasons or forecast.known)
+    if is_plain and np.ptp(forecast.recent.values) == 0:
+        return f"Trend: {_same(forecast)}."
+    said = (
+        f"{_SCATTER} ({forms[CONSTANT]:.0%} of the weight)"
+        if is_plain
+        else f"the level {_forms(forms, ' of the weight')}"
+    )
+    if changes:
+        said = f"before and after the change{'s' * (len(changes) > 1)} named below, {said}"
+    if sum(level.without.values()) >= config.also:
+        others = {form: w for i, (form, w) in enumerate(level.without.items()) if w >= config.also or i == 0}
+        said += f"; without {'that change' if len(changes) == 1 else 'those changes'}, the level {_forms(others)}"
+    return f"Trend: {said}.{_course(forecast, config)}"
 
 
-def _course(forecast: Forecast) -> str:
+def _forms(weights: Mapping[str, float], unit: str = "") -> str:
+    """What a level does, with the weights; their unit is written after the first."""
+    return " or ".join(
+        f"{_FORMS[form]} ({w:.0%}{unit if i == 0 else ''})" for i, (form, w) in enumerate(weights.items())
+    )
+
+
+def _same(forecast: Forecast) -> str:
+    is_all = np.ptp(forecast.series.values) == 0
+    return "all values are the same" if is_all else f"the last {forecast.recent.n} values are the same"
+
+
+def _course(forecast: Forecast, config: WordsConfig) -> str:
     """Where the level went in the past: the slope of a line, or the whole change of a level that mostly rose or fell."""
-    if forecast.level.form == LINE:
+    if forecast.level.form in (LINE, PERCENTAGE):
         return _slope(forecast)
     past = forecast.level.past
     change, last = float(past[-1] - past[0]), "last " * (forecast.series.n > forecast.recent.n)
-    if forecast.level.form == CONSTANT or abs(change) < _MOSTLY * np.ptp(past):
+    if forecast.level.form == CONSTANT or abs(change) < config.mostly * np.ptp(past):
         return ""
     direction = "rose" if change > 0 else "fell"
     return f" Over the {last}{forecast.recent.n} values it {direction} by about {abs(change):.3g} in all."
@@ -90,32 +125,49 @@ def _course(forecast: Forecast) -> str:
 
 def _slope(forecast: Forecast) -> str:
     """How fast a straight line rose or fell, where no bend and no further column has a part in it."""
-    if forecast.known or any(change.kind == "bend" for change in forecast.active_changes):
+    changes = forecast.active_changes
+    if forecast.known or any(change.kind == "bend" for change in changes):
         return ""
-    is_log = forecast.log_share > _CLEARLY_LOG
-    series, values = forecast.recent, forecast.recent.values
-    slope = _regression(forecast, np.log(values) if is_log else values)[1] * series.step
-    size = f"{100 * abs(np.expm1(slope)):.3g} %" if is_log else f"{abs(slope):.3g}"
-    return f" It {'rose' if slope > 0 else 'fell'} by about {size} a step."
+    slope = _regression(forecast, _told_scale(forecast))[1] * forecast.recent.step
+    it = f"Apart from the change{'s' * (len(changes) > 1)}, it" if changes else "It"
+    return f" {it} {'rose' if slope > 0 else 'fell'} by about {_size(forecast, slope)} per step."
 
 
-def _ahead(forecast: Forecast) -> str:
+def _is_percent(forecast: Forecast) -> bool:
+    """Whether changes are told in per cent: as the form of the level says, or else as most of the weight does."""
+    form = forecast.level.form
+    return form == PERCENTAGE if form in (LINE, PERCENTAGE) else forecast.is_log
+
+
+def _told_scale(forecast: Forecast) -> FloatArray:
+    """The values, or their logarithms if changes are told in per cent."""
+    values = forecast.recent.values
+    return np.log(values) if _is_percent(forecast) else values
+
+
+def _size(forecast: Forecast, change: float) -> str:
+    return f"{100 * abs(np.expm1(change)):.3g} %" if _is_percent(forecast) else f"{abs(change):.3g}"
+
+
+def _ahead(forecast: Forecast, config: WordsConfig) -> str:
     low, high = forecast.interval(0.9)
-    change, steps = forecast.level.ahead, counted(forecast.horizon, "step")
-    if abs(change) <= _HARDLY * (high[-1] - low[-1]):
-        return f"Over the {steps} ahead, the level is expected to stay about where it is."
-    return f"Over the {steps} ahead, the level is expected to {'rise' if change > 0 else 'fall'} by about {abs(change):.3g}."
+    change, horizon = forecast.level.ahead, forecast.horizon
+    when = "In the next step" if horizon == 1 else f"Over the {horizon} steps ahead"
+    if abs(change) <= config.hardly * (high[-1] - low[-1]):
+        return f"{when}, the level is expected to stay about where it is."
+    return f"{when}, the level is expected to {'rise' if change > 0 else 'fall'} by about {abs(change):.3g}."
 
 
-def _seasons(forecast: Forecast) -> str:
-    """The periods, and whether they keep their shape where the heaviest candidate and most of the weight agree on it."""
+def _seasons(forecast: Forecast, config: WordsConfig) -> str:
+    """The periods, and whether the first keeps its shape if the heaviest candidate and most of the weight agree on it."""
     if not forecast.active_seasons:
         return "No season was found." if not forecast.seasons else "A season was tried and hardly helps."
-    listed = " and ".join(_season(s, forecast.series.step) for s in forecast.active_seasons)
+    first, *further = [_season(s, forecast.series.step) for s in forecast.active_seasons]
     shape = forecast.candidates[forecast.best].season
     share = _share(forecast, lambda c: c.season == shape)
-    how = f", which {_SEASONS[shape]} ({share:.0%} of the weight)" if shape in _SEASONS and share > 0.5 else ""
-    return f"Season: {listed}{how}."
+    if shape in _SEASONS and share > config.season:
+        first += f", which {_SEASONS[shape]} ({share:.0%} of the weight)" + "," * bool(further)
+    return f"Season: {' and '.join([first, *further])}."
 
 
 def _season(season: Season, step: float) -> str:
@@ -125,33 +177,30 @@ def _season(season: Season, step: float) -> str:
 
 
 def _change(forecast: Forecast, change: Change) -> str:
-    """Until ..., from then on ...: by least squares beside a line and the seasons."""
+    """What a change did, by least squares beside a line and the seasons."""
     when = _when(forecast.series.labels(np.array([change.time]))[0], forecast.series.frequency.name)
     before, after = change_sizes(forecast, change)
-
-    def size(value: float) -> str:
-        return f"{100 * abs(np.expm1(value)):.3g} %" if forecast.is_log else f"{abs(value):.3g}"
-
     if change.kind == "bend":
         was, now = "rose" if before > 0 else "fell", "rises" if after > 0 else "falls"
         return (
-            f"Until {when} the level {was} by about {size(before)} a step; "
-            f"from then on it {now} by about {size(after)} a step."
+            f"Until {when} the level {was} by about {_size(forecast, before)} per step; "
+            f"from then on it {now} by about {_size(forecast, after)} per step."
         )
-    direction = "higher" if after > before else "lower"
-    return f"Until {when} the level was another one; from then on it is {direction} by about {size(after - before)}."
+    did = "rose" if after > before else "fell"
+    at = "In" if forecast.series.frequency.name in _DATES else "At"
+    return f"{at} {when} the level {did} by about {_size(forecast, after - before)}."
 
 
 def _when(label: Any, step: str) -> str:
     """A date in words as exact as the steps are: March 1983, or 1983."""
-    written = {"month": "%B %Y", "year": "%Y"}.get(step)
+    written = _DATES.get(step)
     return label.strftime(written) if written and hasattr(label, "strftime") else str(text_of(label))
 
 
 def change_sizes(forecast: Forecast, change: Change) -> tuple[float, float]:
-    """Level (of which the first is 0) or slope before a change and after it, on the scale of the series and per step."""
+    """Level (of which the first is 0) or slope before a change and after it, on the scale of the words and per step."""
     series, active = forecast.recent, forecast.active_changes
-    beta = _regression(forecast, forecast.on_its_scale(series.values))
+    beta = _regression(forecast, _told_scale(forecast))
     sizes = {c: float(b) for c, b in zip(active, beta[2:], strict=False)}
     before = sum(b for c, b in sizes.items() if c.kind == change.kind and c.time < change.time)
     if change.kind == "bend":
