@@ -3,9 +3,10 @@
 python benchmarks/naming.py [--count 60] [--model default]
 
 Each series has 60 to 200 values and at least four cycles of each sine. Sines have amplitudes of 0.5 to 2, and the noise has
-a standard deviation of 0.05 to 0.3. For each kind: in how many series the most probable caption, the first one and any of
-the three have the parts as words of their own (one word that repeats and no line; a line and a word that repeats; two words
-that repeat), and what the network believes on average.
+a standard deviation of 0.05 to 0.3. For each kind: in how many series the most probable caption, one of the three most
+probable ones, and one of the three that are shown, which are ranked by expected loss, have the parts as words of their own
+(one word that repeats and no line; a line and a word that repeats; two words that repeat), and what the network believes on
+average.
 """
 
 from __future__ import annotations
@@ -56,19 +57,17 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(1)
     network = load(asked.model)
-    print(
-        "| series | most probable caption | first caption | one of three | belief in a trend | in something that repeats |"
-    )
+    print("| series | most probable caption | one of the three most probable | one of three | trend | repeats |")
     print("|---|---|---|---|---|---|")
     for kind, is_right in KINDS.items():
         found = []
         for seed in range(asked.count):
             y = series(kind, seed)
             X = np.arange(len(y), dtype=float)[:, None]
-            likely, ranked = caption(X, y, 1, model=network, ranking="probability"), caption(X, y, 3, model=network)
-            named = [is_right(parts(c.expression)) for c in (*likely, *ranked)]
-            beliefs = {each.name: each.probability for each in ranked.properties}
-            found.append([named[0], named[1], any(named[1:]), beliefs["trend"], beliefs["repeats"]])
+            likely, shown = (caption(X, y, model=network, ranking=how) for how in ("probability", "expected-loss"))
+            named, also = ([is_right(parts(c.expression)) for c in captions] for captions in (likely, shown))
+            beliefs = {each.name: each.probability for each in shown.properties}
+            found.append([named[0], any(named), any(also), beliefs["trend"], beliefs["repeats"]])
         first, second, third, trend, repeats = np.mean(found, 0)
         counts = " | ".join(f"{round(share * asked.count)} of {asked.count}" for share in (first, second, third))
         print(f"| {kind} | {counts} | {trend:.0%} | {repeats:.0%} |")
