@@ -9,7 +9,6 @@ and the time goes into more data sets. Top-1 and top-3 are of the validation set
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -20,7 +19,7 @@ from unittest.mock import patch
 
 import torch
 
-from kitt.lab.bench.runner import versions
+from kitt.lab.bench.runner import append, identity, read, versions
 from kitt.lab.train.processes import OneProcess
 from kitt.lab.train.recipes import PAPER_DATA, VALIDATION, Sizes, recipe
 from kitt.lab.train.step import Trainer
@@ -83,13 +82,13 @@ def train(name: str, seconds: float) -> dict[str, Any]:
         print()
         sets = {v.name: draw_validation(v) for v in VALIDATION if v.name in SHOWN}
         scores = {key: score(trainer.averaged, config.network, batch) for key, batch in sets.items()}
-    return {
-        "variant": name,
-        "cpu_seconds": seconds,
-        "datasets": trainer.datasets,
-        "scores": scores,
-        "versions": versions(),
-    }
+    result = {"datasets": trainer.datasets, "scores": scores}
+    return {"key": key_of(name, seconds), "status": "ok", "result": result, "versions": versions()}
+
+
+def key_of(name: str, seconds: float) -> dict[str, Any]:
+    """What a line measures."""
+    return {"bench": "ablation", "variant": name, "cpu_seconds": seconds}
 
 
 def main() -> None:
@@ -98,16 +97,16 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("ablation.jsonl"), help="JSON lines; what is there is not run")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    known = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
+    known = {identity(line["key"]): line for line in read(options.out)}
     print("| network | data sets | " + " | ".join(SHOWN) + " |")
     for name in VARIANTS:
-        found = [x for x in known if (x["variant"], x["cpu_seconds"]) == (name, options.seconds)]
-        line = found[0] if found else train(name, options.seconds)
-        if not found:
-            with options.out.open("a") as out:
-                out.write(json.dumps(line) + "\n")
-        texts = [f"{100 * s['top1']:.1f} / {100 * s['top3']:.1f} %" for s in line["scores"].values()]
-        print(f"| {name} | {line['datasets']:,} | " + " | ".join(texts) + " |")
+        line = known.get(identity(key_of(name, options.seconds)))
+        if line is None:
+            line = train(name, options.seconds)
+            append(options.out, line)
+        result = line["result"]
+        texts = [f"{100 * s['top1']:.1f} / {100 * s['top3']:.1f} %" for s in result["scores"].values()]
+        print(f"| {name} | {result['datasets']:,} | " + " | ".join(texts) + " |")
 
 
 if __name__ == "__main__":

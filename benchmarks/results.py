@@ -19,12 +19,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from kitt.lab.bench.runner import versions
+from kitt.lab.bench.runner import Line, identity, read, versions
 
 ROOT = Path(__file__).resolve().parents[1]
 QUICK = "rbf-ard,rbf-ard-botorch,matern52-ard,matern52-ard-botorch,sklearn-gp,gradient-boosting,ahgp,deep-kernel,kitt"
@@ -208,19 +206,10 @@ def run(step: Step, arguments: list[str], out: Path) -> int:
     return process.wait()
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file; one that was cut short when a run was stopped is left out."""
-    found = []
-    for text in path.read_text(encoding="utf-8").splitlines():
-        with suppress(json.JSONDecodeError):
-            found.append(json.loads(text))
-    return found
-
-
 def publish(out: Path, commit: str, steps: Iterable[Step]) -> None:
     """Put the lines of these steps into the files that docs/results holds, and write the tables made of them again."""
     names = sorted({step.lines for step in steps if step.lines and (out / f"{step.lines}.jsonl").exists()})
-    new = {name: read_lines(out / f"{name}.jsonl") for name in names}
+    new = {name: read(out / f"{name}.jsonl") for name in names}
     if commit.endswith("-dirty"):
         sys.exit("files differ from the last commit: commit them, run the steps again, and publish then")
     commits = {name: {line.get("versions", {}).get("commit") or "unknown" for line in new[name]} for name in names}
@@ -230,23 +219,22 @@ def publish(out: Path, commit: str, steps: Iterable[Step]) -> None:
     for name in names:
         path = ROOT / "docs" / "results" / f"{name}.jsonl"
         if path.exists():
-            lines = merged(read_lines(path), new[name])
+            lines = merged(read(path), new[name])
             print(f"{name}: {len(new[name])} new lines, {len(lines) - len(new[name])} earlier ones stay")
             path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
     subprocess.run([sys.executable, ROOT / "docs" / "tables.py"], check=True)
 
 
-def merged(old: Iterable[dict[str, Any]], new: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def merged(old: Iterable[Line], new: Iterable[Line]) -> list[Line]:
     """Lines of both, in the order of the old ones; of two that measure the same, the new one, unless it is a failure."""
     lines = {_measured(line): line for line in old}
     lines |= {key: line for line in new if (key := _measured(line)) not in lines or line.get("status", "ok") == "ok"}
     return list(lines.values())
 
 
-def _measured(line: dict[str, Any]) -> str:
-    """What a line measures: its key, without the state of the network; of the ablation, its variant."""
-    key = line.get("key") or {name: line[name] for name in ("variant", "cpu_seconds")}
-    return json.dumps({name: value for name, value in key.items() if name != "network"}, sort_keys=True)
+def _measured(line: Line) -> str:
+    """What a line measures: its key, without the state of the network."""
+    return identity({name: value for name, value in line["key"].items() if name != "network"})
 
 
 def main() -> int:
