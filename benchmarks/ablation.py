@@ -2,8 +2,8 @@
 
     python benchmarks/ablation.py --seconds 300 --out runs/ablation.jsonl
 
-A part is removed by hiding its output, so that all networks have the same size; probes whose output is hidden are not run,
-and the time goes into more data sets. Top-1 and top-3 are of the validation sets of `kitt.lab.train.recipes`.
+A part is removed by hiding its output, so that all networks have the same size; probes and waves that are hidden are not
+computed, and the time goes into more data sets. Top-1 and top-3 are of the validation sets of `kitt.lab.train.recipes`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kitt.lab.train.processes import OneProcess
 from kitt.lab.train.recipes import PAPER_DATA, VALIDATION, Sizes, recipe
 from kitt.lab.train.step import Trainer
 from kitt.lab.train.validate import draw_validation, score
-from kitt.network import features
+from kitt.network import features, waves
 
 Patches = dict[str, Callable[..., Any]]  # name -> what stands there instead
 SHOWN = ("paper-64x4", "paper-64x1", "paper-256x2")
@@ -52,6 +52,12 @@ def without_spectra(t: features.Tables) -> tuple[torch.Tensor, torch.Tensor]:
     return column, whole
 
 
+def without_waves(X: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """As many numbers as the statistics of waves, all zero."""
+    numbers = len(waves.REGRESSIONS) + 4  # and two frequencies with their peaks
+    return X.new_zeros(*targets.shape[:2], numbers)
+
+
 VARIANTS: dict[str, tuple[str, Patches]] = {  # the preset whose network it is, and what is hidden from it
     "everything": ("default", {}),
     "without probes": ("default", {"kitt.network.network.probe": silent_probe}),
@@ -59,6 +65,7 @@ VARIANTS: dict[str, tuple[str, Patches]] = {  # the preset whose network it is, 
         "default",
         {"kitt.network.network.prepare": without_residual, "kitt.lab.train.step.prepare": without_residual},
     ),
+    "without waves": ("default", {"kitt.network.features.wave_statistics": without_waves}),
     "without spectra": ("default", {"kitt.network.network.describe": without_spectra}),
     "the paper's attention over points": ("paper", {}),
 }

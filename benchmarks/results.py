@@ -115,7 +115,7 @@ STEPS = (  # docs/results.md, docs/claims.md, docs/forecasts.md, docs/training.m
         "uci",
     ),
     Step("uci-slow", 4.0, f"bench uci --data {{data}} --splits 3-5 --methods {SLOW}", "uci"),
-    Step("latency", 0.1, "bench latency --data {data} --repeats 5"),
+    Step("latency", 0.1, "bench latency --data {data} --repeats 5", "latency"),
     Step("ablation", 0.2, "{python} benchmarks/ablation.py --seconds 100", "ablation"),
     Step("realism", 0.1, "bench realism --data {data}/atlas"),
     Step("losses", 5.0, "bench losses --data {data}/atlas --count 2000 --out {out}/losses"),

@@ -51,6 +51,14 @@ def test_a_task_is_a_function_of_its_seed(tables: Path) -> None:
     assert len(seen) > 4
 
 
+def test_large_tasks_can_be_asked_for(tables: Path, tmp_path: Path) -> None:
+    losses.make_losses(str(tables), str(tmp_path), 5, least_rows=60)
+    assert len(losses.Record.read(tmp_path / "5.npz").y) == 60  # two thirds of the table, which is the most
+    asked = ["bench", "losses", "--data", str(tables), "--out", str(tmp_path), "--least-rows", "301"]
+    with pytest.raises(InvalidInputError, match="tasks have at most 300 training rows"):
+        CliRunner().invoke(app, asked, catch_exceptions=False)
+
+
 def test_a_target_of_few_levels_or_under_another_name_makes_no_task(tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(100, 1))
     np.savetxt(tmp_path / "same.csv", np.hstack([x, np.exp(x)]), delimiter=",", header="x,y", comments="")

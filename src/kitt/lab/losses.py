@@ -6,7 +6,7 @@ task; a seed that makes no task leaves an empty file, so that it is not tried ag
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ from kitt.errors import InvalidInputError
 from kitt.files import replacing
 from kitt.fitting.fit import UNFIT
 from kitt.lab.quickfit import CHANGING_NOISE, SECOND_WORD, QuickFit, QuickFitter
-from kitt.lab.tasks import Task, data_of, draw_task
+from kitt.lab.tasks import Task, TaskConfig, data_of, draw_task
 from kitt.language.grammar import WORDS, Word
+from kitt.network.advice import ROWS
 from kitt.table.scaling import FloatArray
 
 LINEAR_WHITE = next(word for word in WORDS if str(word) == "Linear*White")
@@ -71,11 +72,12 @@ def is_done(folder: Path, seed: int) -> bool:
     return (folder / f"{seed}.npz").exists() or (folder / f"{seed}.npz.none").exists()
 
 
-def make_losses(data: str, out: str, seed: int) -> dict[str, Any]:
-    """Write the file of a seed atomically."""
+def make_losses(data: str, out: str, seed: int, least_rows: int = ROWS[0]) -> dict[str, Any]:
+    """Write the file of a seed atomically. A task has at least so many training rows, where its table has enough."""
+    config = replace(TaskConfig(), rows=(least_rows, ROWS[1]))
     path = Path(out) / f"{seed}.npz"
     with torch.random.fork_rng(devices=[]):
-        task = draw_task(data, seed)
+        task = draw_task(data, seed, config)
         fits = [] if task is None else _fit_task(data, task, seed)
     if task is None or not fits:
         path.with_name(f"{path.name}.none").touch()

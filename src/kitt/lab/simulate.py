@@ -92,7 +92,7 @@ def world_data(tables: str | None = None) -> SimulatorConfig:
         nuisances=0.5,
         trend=0.2,
         changing_noise=0.4,
-        white=0.04,
+        white=0.06,
     )
 
 
@@ -108,7 +108,7 @@ SERIES_DATA = SimulatorConfig(
     noise=(1e-4, 1.0),
     words=_SERIES,
     nuisances=0.25,
-    trend=0.5,
+    trend=0.35,
     season=0.5,
     max_columns=1,
 )

@@ -19,13 +19,16 @@ def losses(
     out: Annotated[Path, typer.Option(help="Folder of the corpus; what it holds is not made again.")] = Path("losses"),
     count: Annotated[int, typer.Option(help="Seeds that are tried; about one in five makes no task.", min=1)] = 10_000,
     first: Annotated[int, typer.Option(help="The first seed.", min=0)] = 0,
+    least_rows: Annotated[
+        int, typer.Option(help="Fewest training rows of a task, at most 300, where its table has enough.", min=1)
+    ] = 50,
     jobs: Jobs = 1,
 ) -> None:
     """Fit every word and some sums to real tasks, made from the columns of tables. See `kitt bench advice`."""
     from kitt.lab.bench.losses import run_losses
     from kitt.lab.bench.runner import Plan
 
-    print_rows([run_losses(data, out, range(first, first + count), Plan(jobs))], False, "losses")
+    print_rows([run_losses(data, out, range(first, first + count), least_rows, Plan(jobs))], False, "losses")
 
 
 @app.command()
