@@ -19,7 +19,9 @@ from kitt.network.advice import ROWS
 def run_losses(data: Path | None, out: Path, seeds: Iterable[int], least_rows: int, plan: Plan) -> dict[str, Any]:
     """Run the missing tasks, and return how many there are, how many were made now, and how many failed."""
     if least_rows > ROWS[1]:
-        raise InvalidInputError(f"tasks have at most {ROWS[1]} training rows, so that --least-rows {least_rows} has none")
+        raise InvalidInputError(
+            f"tasks have at most {ROWS[1]} training rows, so that --least-rows {least_rows} has none"
+        )
     folder = data_directory(data, "table")
     table_names(folder)
     out.mkdir(parents=True, exist_ok=True)
