@@ -108,6 +108,13 @@ def test_noise_that_grows_with_the_prediction_is_told_so() -> None:
     assert "it grows with the predicted value" in text
 
 
+def test_noise_that_grows_along_a_line_is_told_by_its_column() -> None:
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame({"dose": rng.uniform(1, 3, 150)})
+    answer = 4 * frame["dose"] + 0.3 * frame["dose"] ** 2 * rng.normal(size=150)
+    assert "it grows with dose" in kitt.explain(kitt.suggest(frame, answer, fit=True)).text
+
+
 def test_noise_that_varies_without_a_direction_is_not_told(explanation: Explanation) -> None:
     """Large errors at a jump of the function look like such noise."""
     checks = (*explanation.checks, Check("noise", "changing noise", 0.5, 0.01, 100))

@@ -295,6 +295,7 @@ def _slopes(words: Words, index: int, s: Standardiser) -> tuple[FloatArray, Floa
 
 
 PREDICTION = "the predicted value"  # with which noise may grow, as with a column
+CLEARER = 0.01  # by how much its correlation must be larger than that of a column, whose name says more
 
 
 def _noise(model: FittedGP, X: Tensor, groups: Groups, variance: Tensor, s: Standardiser, share: float) -> Noise:
@@ -312,5 +313,5 @@ def _noise(model: FittedGP, X: Tensor, groups: Groups, variance: Tensor, s: Stan
         name: float(torch.nan_to_num(torch.corrcoef(torch.stack([centred, values]))[0, 1]))
         for name, values in followed.items()
     }
-    column = max(with_column, key=lambda name: abs(with_column[name]))
+    column = max(with_column, key=lambda name: abs(with_column[name]) - CLEARER * (name == PREDICTION))
     return Noise(share, level, low, high, column, with_column[column])
