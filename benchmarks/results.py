@@ -118,7 +118,12 @@ STEPS = (  # docs/results.md, docs/claims.md, docs/forecasts.md, docs/training.m
     Step("latency", 0.1, "bench latency --data {data} --repeats 5", "latency"),
     Step("ablation", 0.2, "{python} benchmarks/ablation.py --seconds 100", "ablation"),
     Step("realism", 0.1, "bench realism --data {data}/atlas"),
-    Step("losses", 5.0, "bench losses --data {data}/atlas --count 2000 --out {out}/losses"),
+    Step("losses", 1.5, "bench losses --data {data}/atlas --first 30000 --count 1233 --out {out}/losses"),
+    Step(
+        "losses-large",
+        1.0,
+        "bench losses --data {data}/atlas --first 40000 --count 748 --least-rows 160 --out {out}/losses",
+    ),
     Step("advice", 0.2, "bench advice {out}/losses --data {data}/atlas"),
     Step("likelihood", 0.1, "{python} benchmarks/likelihood.py --repeats 5"),
     Step("large-table", 0.1, "{python} benchmarks/large_table.py --rows 50000 --columns 6 --without-svgp"),
