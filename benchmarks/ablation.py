@@ -9,6 +9,7 @@ computed, and the time goes into more data sets. Top-1 and top-3 are of the vali
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -85,8 +86,8 @@ def train(name: str, seconds: float) -> dict[str, Any]:
         while spent < 1:
             trainer.train_step(spent)
             spent = (time.process_time() - began) / seconds
-            print(f"\r{name}: {spent:.0%}, {trainer.datasets:,} data sets", end="", flush=True)
-        print()
+            print(f"\r{name}: {spent:.0%}, {trainer.datasets:,} data sets", end="", file=sys.stderr, flush=True)
+        print(file=sys.stderr)
         sets = {v.name: draw_validation(v) for v in VALIDATION if v.name in SHOWN}
         scores = {key: score(trainer.averaged, config.network, batch) for key, batch in sets.items()}
     result = {"datasets": trainer.datasets, "scores": scores}
