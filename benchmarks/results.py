@@ -84,7 +84,7 @@ STEPS = (  # docs/results.md, docs/claims.md, docs/forecasts.md, docs/training.m
     Step("weights", 0.1, "{python} benchmarks/weights.py --data {data}/atlas"),
     Step("starts", 0.1, "bench starts --data {data} --tables 24", "starts"),
     Step("claims", 1.3, "bench claims --first 600 --count 200", "claims"),
-    Step("calibration", 0.4, "bench calibration --batches 100", "calibration"),
+    Step("calibration", 0.2, "bench calibration --batches 100 --tables {data}/atlas/table", "calibration"),
     Step("capture", 0.7, "bench capture --data {data}/atlas --rows 200", "capture"),
     Step("regret", 0.2, "bench regret --data {data} --rows 200 --splits 2-5", "regret"),
     Step("hindsight", 0.1, "bench hindsight {out}/capture.jsonl --data {data}/atlas"),

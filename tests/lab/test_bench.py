@@ -92,6 +92,9 @@ def test_calibration_of_an_ignorant_network(checkpoint: str) -> None:
     assert [row["head"] for row in rows] == ["classifier", "decoder"]
     assert all(8 <= row["data_sets"] <= 32 and 0 <= row["ece"] <= 1 for row in rows)
     figures.reliability_figure(lines)
+    (with_tables,) = calibration.calibration_cells([checkpoint], 1, "default", Path("folder/table"))
+    together = calibration.summary([*lines, {**lines[0], "key": with_tables.key}])
+    assert {row["preset"] for row in together} == {"smoke", "default, table"}  # two mixtures are not added up
 
 
 def test_calibration_error_beside_chance() -> None:

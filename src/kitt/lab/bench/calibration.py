@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,33 +28,39 @@ from kitt.network.checkpoint import load, read_facts
 from kitt.network.properties import PROPERTIES, has_property
 
 
-def calibration_cells(models: Sequence[str], batches: int, preset: str | None = None) -> list[Cell]:
-    """One cell for each batch; without a preset, each network gets the mixture that it was trained on, if known by name."""
+def calibration_cells(
+    models: Sequence[str], batches: int, preset: str | None = None, tables: Path | None = None
+) -> list[Cell]:
+    """One cell for each batch; without a preset, each network gets the mixture that it was trained on, if known by name.
+
+    Half of the inputs of the preset `default` are those of a folder of tables, if one is given, as in its training.
+    """
     cells = []
     for model in models:
         of = preset or preset_of(read_facts(model).name)
         for i in range(batches):
             arguments = {"model": model, "preset": of, "batch": i}
-            cells.append(Cell({"bench": "calibration", **arguments}, calibrate, arguments))
+            key = {"bench": "calibration", **arguments} | ({"tables": tables.name} if tables else {})
+            cells.append(Cell(key, calibrate, arguments | {"tables": str(tables) if tables else None}))
     return cells
 
 
-def calibrate(model: str, preset: str, batch: int) -> dict[str, Any]:
+def calibrate(model: str, preset: str, batch: int, tables: str | None = None) -> dict[str, Any]:
     """For each head, the bins of probability of one batch: how many, sum of probabilities, number of hits."""
-    config, loaded = recipe(preset), load(model)
+    config, loaded = recipe(preset, tables), load(model)
     generator = torch.Generator().manual_seed(zlib.crc32(f"calibration {preset} {batch}".encode()))
     drawn = draw_batch(config.data, *config.sizes.draw(generator), generator)
     bins = {}
     for head in HEADS:
         alone = head == "classifier" and config.classify == "single"  # it learned from single words only
         kept = [i for i, words in enumerate(drawn.captions) if not alone or (words != PAD).sum() == 1]
-        tables = [(drawn.X[i].double().numpy(), drawn.y[i].double().numpy()) for i in kept]
-        first = [caption(*t, 1, model=loaded, head=head, ranking="probability").best for t in tables]
+        data_sets = [(drawn.X[i].double().numpy(), drawn.y[i].double().numpy()) for i in kept]
+        first = [caption(*t, 1, model=loaded, head=head, ranking="probability").best for t in data_sets]
         true = [drawn.captions[i][: 1 if head == "classifier" else None] for i in kept]
         hits = [set(c.expression.indices) == set(t[t != PAD].tolist()) for c, t in zip(first, true, strict=True)]
         bins[head] = calibration([c.probability for c in first], hits)
-    tables = [(X.double().numpy(), y.double().numpy()) for X, y in zip(drawn.X, drawn.y, strict=True)]
-    said = [caption(*t, 1, model=loaded).properties for t in tables]
+    data_sets = [(X.double().numpy(), y.double().numpy()) for X, y in zip(drawn.X, drawn.y, strict=True)]
+    said = [caption(*t, 1, model=loaded).properties for t in data_sets]
     kernels = [Expression.from_indices(words[words != PAD].tolist()) for words in drawn.captions]
     believed = {
         name: calibration([p[j].probability for p in said], [has_property(name, e) for e in kernels])
@@ -69,7 +76,7 @@ def property_summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
         key = line["key"]
         if line["status"] == "ok" and key.get("bench") == "calibration":
             for name, bins in line["result"].get("properties", {}).items():
-                found[key["model"], key["preset"], name].append(bins)
+                found[key["model"], _mixture(key), name].append(bins)
     rows = []
     for (model, preset, name), parts in found.items():
         bins = np.sum(parts, axis=0)
@@ -80,6 +87,11 @@ def property_summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
     return rows
 
 
+def _mixture(key: Mapping[str, Any]) -> str:
+    """The preset, and the folder whose tables are inputs, if there is one."""
+    return f"{key['preset']}, {key['tables']}" if "tables" in key else str(key["preset"])
+
+
 def curves(lines: Iterable[Line]) -> dict[tuple[str, str, str], np.ndarray]:
     """The bins of all batches together, by model, preset and head."""
     found: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
@@ -87,7 +99,7 @@ def curves(lines: Iterable[Line]) -> dict[tuple[str, str, str], np.ndarray]:
         key = line["key"]
         if line["status"] == "ok" and key.get("bench") == "calibration":
             for head, bins in line["result"]["bins"].items():
-                found[key["model"], key["preset"], head].append(bins)
+                found[key["model"], _mixture(key), head].append(bins)
     return {key: np.sum(bins, axis=0) for key, bins in found.items()}
 
 

@@ -211,6 +211,9 @@ def calibration(
     preset: Annotated[
         str | None, typer.Option(help="Training preset to draw from; without one, the network's own.")
     ] = None,
+    tables: Annotated[
+        Path | None, typer.Option(help="Folder of CSV files whose rows and columns are inputs, as for `kitt train`.")
+    ] = None,
     out: Out = Path("calibration.jsonl"),
     jobs: Jobs = 1,
     as_json: AsJson = False,
@@ -218,7 +221,7 @@ def calibration(
     """Fresh draws of the training mixture: whether probabilities of first choices are right. See `figure reliability`."""
     from kitt.lab.bench import calibration as c
 
-    lines = run_cells(c.calibration_cells(names_of(models) or [], batches, preset), out, jobs)
+    lines = run_cells(c.calibration_cells(names_of(models) or [], batches, preset, tables), out, jobs)
     print_rows(c.summary(lines), as_json, "calibration of the first choice")
     print_rows(c.property_summary(lines), as_json, "calibration of the properties")
 
