@@ -57,7 +57,7 @@ STEPS = (  # docs/results.md, docs/claims.md, docs/forecasts.md, docs/training.m
         "atlas-others",
         0.3,
         "bench atlas --data {data}/atlas --rows 200 --jobs 0 "
-        "--methods kitt-matern32,kitt-rbf,kitt-one,gradient-boosting-noise,random-forest",
+        "--methods kitt-matern32,kitt-rbf,kitt-one,best-bic,gradient-boosting-noise,random-forest",
         "atlas-200",
     ),
     Step(
