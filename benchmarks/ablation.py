@@ -55,8 +55,7 @@ def without_spectra(t: features.Tables) -> tuple[torch.Tensor, torch.Tensor]:
 
 def without_waves(X: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """As many numbers as the statistics of waves, all zero."""
-    numbers = len(waves.REGRESSIONS) + 4  # and two frequencies with their peaks
-    return X.new_zeros(*targets.shape[:2], numbers)
+    return X.new_zeros(*targets.shape[:2], waves.NUMBERS)
 
 
 VARIANTS: dict[str, tuple[str, Patches]] = {  # the preset whose network it is, and what is hidden from it

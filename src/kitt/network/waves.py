@@ -30,6 +30,7 @@ REGRESSIONS = (
 NEARLY = (
     0.9  # of several peaks that are so high, compared with the highest, the slowest wave counts: others are aliases
 )
+NUMBERS = len(REGRESSIONS) + 4  # for each column: of the regressions, and two frequencies with their peaks
 FAINT = 1e-4  # share of the variance of the target; a wave that explains less is rounding error
 UNKNOWN = (4.5, 4.0)  # frequency and height of the peak where there is no wave: as in noise
 _EPS = 1e-6
@@ -37,7 +38,7 @@ _CHUNK = 2**19  # entries of the waves worked on at once, so that they stay in t
 
 
 def wave_statistics(X: Tensor, targets: Tensor) -> Tensor:
-    """Statistics (B, D, len(REGRESSIONS) + 4) of the targets (B, D, N) of each column along that column of X (B, N, D)."""
+    """Statistics (B, D, NUMBERS) of the targets (B, D, N) of each column along that column of X (B, N, D)."""
     B, N, D = X.shape
     x, y = X.mT.reshape(B * D, N), targets.reshape(B * D, N)
     parts = torch.arange(B * D).split(max(1, _CHUNK // (N * COUNT)))
