@@ -50,7 +50,7 @@ wheel-test:  ## the wheel in an empty environment: caption, fit and predict a sm
 bench-series: $(VENV)/dev  ## forecasts by statsforecast, in an environment of its own; DATA is an atlas, OUT its lines
 	benchmarks/series/run.sh $(or $(DATA),$(error set DATA to the folder of an atlas)) $(or $(OUT),runs/series.jsonl)
 
-results: $(VENV)/dev  ## every published number again, from this commit; resumable, about sixteen hours on one core; ARGS=--list shows the steps
+results: $(VENV)/dev  ## the published numbers again, from this commit; resumable, about sixteen hours on one core; ARGS=--list shows the steps
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/results.py $(if $(DATA),--data $(DATA)) $(ARGS)
 
 forecaster-check: $(VENV)/dev  ## sktime's own checks of the forecaster, in an environment of its own

@@ -1,10 +1,11 @@
-"""Every published number from one commit: `make results`, or `python benchmarks/results.py --data DIR --out runs/results`.
+"""The published numbers from one commit: `make results`, or `python benchmarks/results.py --data DIR --out runs/results`.
 
 The steps run one after the other. Those of `kitt bench` write JSON lines to the folder `--out` and resume where they were,
 so that this may be stopped at any time; what a step prints is kept there too, as text, and a step that ended with the
 present commit is not run again. `--only` runs some of the steps. With `--publish`, the new lines take the place of those
 in docs/results that measure the same, if all new ones are of the present commit, and the tables that docs/tables.py makes of
-them are written again, each with the commits of its lines; tables that were typed from printed figures are not.
+them are written again, each with the commits of its lines. What steps without lines printed goes to docs/results/printed,
+with its command and commit; tables that were typed from it must be typed again.
 `--archive` runs the benchmarks of docs/archive.md instead, with the present model; they are never published, because that
 page is about an earlier one. `--list` shows the commands, with about the hours that each takes on one core of a laptop.
 """
@@ -18,7 +19,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -211,8 +212,8 @@ def run(step: Step, arguments: list[str], out: Path) -> int:
     return process.wait()
 
 
-def publish(out: Path, commit: str, steps: Iterable[Step]) -> None:
-    """Put the lines of these steps into the files that docs/results holds, and write the tables made of them again."""
+def publish(out: Path, commit: str, steps: Sequence[Step]) -> None:
+    """Put the lines of these steps, and what those without lines printed, into docs/results, and write the tables again."""
     names = sorted({step.lines for step in steps if step.lines and (out / f"{step.lines}.jsonl").exists()})
     new = {name: read(out / f"{name}.jsonl") for name in names}
     if commit.endswith("-dirty"):
@@ -223,11 +224,23 @@ def publish(out: Path, commit: str, steps: Iterable[Step]) -> None:
         sys.exit(f"not all lines are of {commit}: {told}. Move them away and run the steps again, and publish then")
     for name in names:
         path = ROOT / "docs" / "results" / f"{name}.jsonl"
-        if path.exists():
-            lines = merged(read(path), new[name])
-            print(f"{name}: {len(new[name])} new lines, {len(lines) - len(new[name])} earlier ones stay")
-            path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+        lines = merged(read(path), new[name])
+        print(f"{name}: {len(new[name])} new lines, {len(lines) - len(new[name])} earlier ones stay")
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    for step in steps:
+        if not step.lines and (text := printed(out, step, commit)):
+            (ROOT / "docs" / "results" / "printed" / f"{step.name}.txt").write_text(text, encoding="utf-8")
     subprocess.run([sys.executable, ROOT / "docs" / "tables.py"], check=True)
+
+
+def printed(out: Path, step: Step, commit: str) -> str:
+    """What a step printed, below its command and commit; nothing if it has not ended with this commit."""
+    ended = out / f"{step.name}.commit"
+    if not ended.exists() or ended.read_text(encoding="utf-8") != commit:
+        return ""
+    text = (out / f"{step.name}.txt").read_text(encoding="utf-8")
+    command = shlex.join(step.arguments({"data": "DIR", "out": "OUT", "python": "python"}))
+    return f"$ {command}\n# commit {commit}\n\n{text.strip()}\n" if text.strip() else ""
 
 
 def merged(old: Iterable[Line], new: Iterable[Line]) -> list[Line]:

@@ -71,6 +71,16 @@ def test_published_lines_are_replaced_by_new_ones_that_measure_the_same() -> Non
     assert RESULTS["merged"](old, new) == [old[0], new[0], old[2], new[2]]
 
 
+def test_what_a_step_printed_is_published_with_its_command_and_its_own_commit(tmp_path: Path) -> None:
+    step = next(step for step in RESULTS["STEPS"] if step.name == "noise")
+    (tmp_path / "noise.txt").write_text("200 of 200\n")
+    assert RESULTS["printed"](tmp_path, step, "abc1234") == "", "it was stopped before its end"
+    (tmp_path / "noise.commit").write_text("abc1234")
+    text = RESULTS["printed"](tmp_path, step, "abc1234")
+    assert text == "$ python benchmarks/noise.py\n# commit abc1234\n\n200 of 200\n"
+    assert RESULTS["printed"](tmp_path, step, "def5678") == ""
+
+
 def test_no_page_has_a_gap_left_to_fill() -> None:
     for path in (ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")):
         assert "@@" not in path.read_text(encoding="utf-8"), path
@@ -85,5 +95,7 @@ def test_what_the_docs_read_is_written_by_a_step() -> None:
     assert {path.stem for path in (ROOT / "docs" / "results" / "archive").glob("*.jsonl")} <= {
         step.lines for step in RESULTS["ARCHIVE"]
     }
+    without_lines = {step.name for step in RESULTS["STEPS"] if not step.lines}
+    assert {path.stem for path in (ROOT / "docs" / "results" / "printed").glob("*.txt")} <= without_lines
     shown = {path.name for path in (ROOT / "docs" / "images").glob("*.png")}
     assert {name for name in shown if f"images/{name}" in pages + (ROOT / "README.md").read_text()} == shown
