@@ -4,6 +4,7 @@ import inspect
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -335,3 +336,13 @@ def test_an_update_with_the_rows_of_the_fit_is_refused(run, model, folder, tmp_p
     assert "2 of the 3 new rows are exact copies" in text + err
     rows.head(1).to_csv(tmp_path / "one.csv", index=False)  # a row may be observed again
     assert json.loads(run("update", tmp_path / "m.json", tmp_path / "one.csv", "--json")[1])["copies"] == 1
+
+
+def test_json_of_predictions_has_all_digits(run, tmp_path: Path) -> None:
+    x = np.linspace(0, 1, 30)
+    pd.DataFrame({"x": x, "y": 1e-12 * x}).to_csv(tmp_path / "small.csv", index=False)
+    assert run("fit", tmp_path / "small.csv", "-o", tmp_path / "m.json", "--effort", "quick")[0] == 0
+    code, out, _ = run("predict", tmp_path / "m.json", tmp_path / "small.csv", "--json")
+    means = [json.loads(line)["mean"] for line in out.splitlines()]
+    assert code == 0
+    assert np.allclose(means, 1e-12 * x, atol=1e-14)

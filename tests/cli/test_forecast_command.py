@@ -159,3 +159,15 @@ def test_errors_say_what_to_do(run, sales: Path, arguments: list[str], message: 
     code, _, errors = run(sales, *arguments)
     assert code == 2
     assert message in errors
+
+
+def test_json_of_several_files_has_their_forecasts_with_all_digits(run, sales: Path) -> None:
+    frame = pd.read_csv(sales)
+    small = sales.parent / "small.csv"
+    frame.assign(units=frame["units"] * 1e-12).to_csv(small, index=False)
+    code, text, _ = run(sales, small, "-t", "units", "--time", "month", "-n", 2, "--json")
+    first, second = map(json.loads, text.splitlines())
+    assert code == 0
+    assert [len(record["forecast"]) for record in (first, second)] == [2, 2]
+    assert second["forecast"][1]["mean"] == pytest.approx(first["forecast"][1]["mean"] * 1e-12, rel=1e-3)
+    assert second["past_error"] == pytest.approx(first["past_error"] * 1e-12, rel=1e-3)

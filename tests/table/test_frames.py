@@ -11,10 +11,11 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import torch
 
 import kitt
 from kitt.errors import InvalidInputError
-from kitt.table.dataset import Dataset
+from kitt.table.dataset import Dataset, as_dataset
 from kitt.table.frames import as_frame
 
 N = 24
@@ -141,3 +142,22 @@ def test_what_is_no_frame() -> None:
     assert as_frame(object()) is None
     with pytest.raises(InvalidInputError, match="a data frame of pandas, polars or Arrow; got list"):
         Dataset.from_frame([[1, 2]])
+
+
+def test_what_is_masked_in_an_array_is_missing() -> None:
+    X = np.random.default_rng(0).uniform(size=(20, 2))
+    masked = np.ma.masked_array(X, mask=X < 0.1)
+    with pytest.raises(InvalidInputError, match="missing"):
+        as_dataset(masked, X[:, 0])
+
+
+def test_a_sparse_matrix_is_refused_with_a_remedy() -> None:
+    from scipy.sparse import csr_matrix
+
+    with pytest.raises(InvalidInputError, match="toarray"):
+        as_dataset(csr_matrix(np.eye(8)), np.arange(8.0))
+
+
+def test_a_tensor_that_requires_a_gradient_is_read() -> None:
+    X = torch.rand(20, 2, dtype=torch.float64, requires_grad=True)
+    assert np.array_equal(as_dataset(X, X.sum(1)).X, X.detach().numpy())

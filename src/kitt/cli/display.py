@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ from kitt.files import write_text
 from kitt.formatting import counted
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from kitt import Explanation
     from kitt.model.suggestion import Suggestion
 
@@ -105,6 +108,17 @@ def write(out: Path | None, text: str) -> None:
         sys.stdout.write(text)
         return
     write_text(out, text)
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a frame for JSON; what is missing is None."""
+    cells = frame.astype(object).where(frame.notna(), None)
+    return [{str(name): value for name, value in row.items()} for row in cells.to_dict("records")]
+
+
+def json_lines(rows: Iterable[dict[str, Any]]) -> str:
+    """JSON lines with all digits, which `to_json` of pandas would round."""
+    return "".join(f"{json.dumps(row, default=str)}\n" for row in rows)
 
 
 def print_explanation(explanation: Explanation) -> None:

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Column, Table
 
-from kitt.cli.display import bar, console, errors, notes, write
+from kitt.cli.display import bar, console, errors, json_lines, notes, records, write
 from kitt.cli.options import AsJson, Target, examples, files_of, levels_of
 from kitt.errors import InvalidInputError, KittError
 from kitt.files import check_writable
@@ -189,20 +189,28 @@ def _many(
     from kitt.forecast.many import collected, run
 
     with bar() as progress:
-        records = run(tasks, horizon, tuple(levels), options, jobs, scheduler, progress)
-    found = collected(records, "command line")
+        done = run(tasks, horizon, tuple(levels), options, jobs, scheduler, progress)
+    found = collected(done, "command line")
     out, summary = files
     if out is not None:
         write(out, found.table.to_csv(index=False))
     if summary is not None:
         write(summary, found.summary.to_csv(index=False))
     if as_json:
-        print(found.summary.to_json(orient="records", lines=True), end="")
+        write(None, json_lines(_documents(found)))
     elif out is None:
         write(None, found.table.to_csv(index=False))
     _summary(found)
     if len(found.failures):
         raise typer.Exit(2)
+
+
+def _documents(found: Forecasts) -> list[dict[str, Any]]:
+    """For each series its row of the summary, with its forecasts under `forecast`."""
+    steps: dict[str, list[dict[str, Any]]] = {}
+    for row in records(found.table):
+        steps.setdefault(row.pop("series"), []).append(row)
+    return [{**row, "forecast": steps.get(row["series"], [])} for row in records(found.summary)]
 
 
 def _summary(found: Forecasts) -> None:

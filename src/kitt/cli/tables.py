@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from kitt.cli.display import bar, console, errors, notes, print_captions, print_explanation, print_fits, write
+from kitt.cli.display import (
+    bar,
+    console,
+    errors,
+    json_lines,
+    notes,
+    print_captions,
+    print_explanation,
+    print_fits,
+    records,
+    write,
+)
 from kitt.cli.options import (
     AsJson,
     DropMissing,
@@ -232,8 +243,7 @@ def predict(
         progress("predicting", 0.2)
         mean, std, found = fitted.summary_of(X, levels, not function)
     result = pd.DataFrame({**kept, **dict(zip(names, (mean, std, *found.T), strict=True))})
-    text = result.to_json(orient="records", lines=True) if as_json else result.to_csv(index=False)
-    write(out, str(text))
+    write(out, json_lines(records(result)) if as_json else result.to_csv(index=False))
 
 
 def _kept(frame: Any, names: Sequence[str], predicted: Sequence[str]) -> dict[str, Any]:

@@ -282,10 +282,18 @@ def matrix_of(values: ArrayLike) -> NDArray[Any]:
 
 
 def array_of(values: ArrayLike, name: str) -> NDArray[Any]:
+    if hasattr(values, "toarray"):
+        raise refusal(f"{name} as an array", "a sparse matrix", f"pass {name}.toarray()")
+    if hasattr(values, "detach"):  # a tensor of torch, which may require a gradient
+        values = values.detach()
     try:
+        if isinstance(values, np.ma.MaskedArray):  # what is masked is missing
+            values = np.ma.filled(values.astype(float), np.nan)
         return np.asarray(values)
     except ValueError as error:
         raise refusal(f"{name} as an array", str(error), "give every row as many numbers") from error
+    except TypeError as error:  # a tensor on another device
+        raise refusal(f"{name} as an array", str(error), "pass an array of numpy") from error
 
 
 def check_unique(names: Sequence[str]) -> None:
