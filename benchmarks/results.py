@@ -26,10 +26,11 @@ from pathlib import Path
 from kitt.lab.bench.runner import Line, identity, read, versions
 
 ROOT = Path(__file__).resolve().parents[1]
-QUICK = "rbf-ard,rbf-ard-botorch,matern52-ard,matern52-ard-botorch,sklearn-gp,gradient-boosting,ahgp,deep-kernel,kitt"
-SLOW = "tree-search:seconds=900,nkn:starts=3,spectral-mixture"
+QUICK = "rbf-ard,rbf-ard-botorch,matern52-ard,matern52-ard-botorch,sklearn-gp,gradient-boosting,ahgp,deep-kernel,\
+spectral-mixture,kitt"
+SLOW = "tree-search:seconds=900,nkn:starts=3"  # over five minutes on some of the UCI tables
 CHOICES = "random-word,kitt-e@default,kitt-ed@default,kitt-e@paper,kitt-ed@paper"
-SERIES = f"{QUICK},{CHOICES},tree-search:seconds=120,nkn,spectral-mixture"
+SERIES = f"{QUICK},{CHOICES},tree-search:seconds=120,nkn"
 
 
 @dataclass(frozen=True)
@@ -50,34 +51,28 @@ class Step:
 STEPS = (  # docs/results.md, docs/claims.md, docs/forecasts.md, docs/training.md and the README
     Step(
         "atlas",
-        0.3,
-        "bench atlas --data {data}/atlas --rows 200 --jobs 0 --methods botorch,kitt,kitt:effort=quick,kitt-random",
-        "atlas-200",
-    ),
-    Step(
-        "atlas-others",
-        0.3,
-        "bench atlas --data {data}/atlas --rows 200 --jobs 0 "
-        "--methods kitt-matern32,kitt-rbf,kitt-one,best-bic,gradient-boosting-noise,random-forest",
+        0.5,
+        "bench atlas --data {data}/atlas --rows 200 --methods botorch,kitt,kitt:effort=quick,kitt-random,kitt-matern32,"
+        "kitt-rbf,kitt-one,best-bic,gradient-boosting-noise,random-forest",
         "atlas-200",
     ),
     Step(
         "atlas-fresh",
         0.2,
-        "bench atlas --data {data}/atlas --rows 200 --splits 6 --jobs 0 --methods botorch,kitt,kitt-random",
+        "bench atlas --data {data}/atlas --rows 200 --splits 6 --methods botorch,kitt,kitt-random",
         "atlas-200-fresh",
     ),
     Step(
         "atlas-1000",
         0.4,
-        "bench atlas --data {data}/atlas --rows 1000 --limit 25 --jobs 0 "
+        "bench atlas --data {data}/atlas --rows 1000 --limit 25 "
         "--methods kitt,kitt:effort=quick,kitt:captions=once,kitt-random",
         "atlas-1000",
     ),
     Step(
         "atlas-1000-botorch",
         0.1,
-        "bench atlas --data {data}/atlas --rows 1000 --limit 4 --jobs 0 --methods botorch",
+        "bench atlas --data {data}/atlas --rows 1000 --limit 4 --methods botorch",
         "atlas-1000",
     ),
     Step("evidence", 0.5, "bench evidence --data {data}", "evidence"),
@@ -86,8 +81,10 @@ STEPS = (  # docs/results.md, docs/claims.md, docs/forecasts.md, docs/training.m
     Step("starts", 0.1, "bench starts --data {data} --tables 24", "starts"),
     Step("claims", 1.3, "bench claims --first 600 --count 200", "claims"),
     Step("calibration", 0.2, "bench calibration --batches 100 --tables {data}/atlas/table", "calibration"),
+    Step("calibration-simulated", 0.1, "bench calibration --batches 60", "calibration-simulated"),
     Step("capture", 0.7, "bench capture --data {data}/atlas --rows 200", "capture"),
-    Step("regret", 0.2, "bench regret --data {data} --rows 200 --splits 2-5", "regret"),
+    Step("regret", 0.2, "bench regret --data {data} --rows 200 --splits 3-5", "regret"),
+    Step("regret-tuned-on", 0.2, "bench regret --data {data} --rows 200 --splits 0-2", "regret"),
     Step("hindsight", 0.1, "bench hindsight {out}/capture.jsonl --data {data}/atlas"),
     Step(
         "series", 0.1, "bench atlas --data {data}/atlas --kind series --methods seasonal-naive,kitt-forecast", "series"
@@ -100,6 +97,7 @@ STEPS = (  # docs/results.md, docs/claims.md, docs/forecasts.md, docs/training.m
     Step("bo-step", 0.1, "{python} benchmarks/optimisation_step.py"),
     Step("network", 0.1, "model"),
     Step("noise", 0.1, "{python} benchmarks/noise.py"),
+    Step("noise-77", 0.1, "{python} benchmarks/noise.py --seed 77"),
     Step("naming", 0.1, "{python} benchmarks/naming.py"),
     Step(
         "recovery",
@@ -274,7 +272,7 @@ def main() -> int:
     if unknown := sorted(set(asked.only or ()) - {step.name for step in steps}):
         parser.error(f"no step is called {', '.join(unknown)}; the steps are {', '.join(step.name for step in steps)}")
     steps = tuple(step for step in steps if not asked.only or step.name in asked.only)
-    print(f"{len(steps)} steps, about {sum(step.hours for step in steps):.0f} hours on one core in all", flush=True)
+    print(f"{len(steps)} steps, about {sum(step.hours for step in steps):.1f} hours on one core in all", flush=True)
     for number, step in enumerate(steps, 1):
         arguments = step.arguments(places)
         print(f"[{number}/{len(steps)}] {step.name}, about {step.hours:g} h: {shlex.join(arguments)}", flush=True)

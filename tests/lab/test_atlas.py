@@ -14,7 +14,7 @@ from scipy.stats import norm, trim_mean
 from typer.testing import CliRunner
 
 from atlas_work import NAMES, run
-from kitt.errors import InvalidInputError
+from kitt.errors import InvalidInputError, KittError
 from kitt.lab.baselines import method
 from kitt.lab.baselines.base import FittedMethod
 from kitt.lab.bench import atlas, atlas_data, capture, comparisons, metrics
@@ -38,11 +38,16 @@ def test_order_and_halves(folder: Path) -> None:
     ]
     with pytest.raises(InvalidInputError, match="at least 61 rows"):  # 60 are less than six tenths
         atlas.sources(folder, 101)
-    with pytest.raises(InvalidInputError, match=r"no table some\.cubes with at least 6 rows"):
+    with pytest.raises(InvalidInputError, match=r"no table in .* is called some\.cubes"):
         atlas.sources(folder, 10, names=["some.cubes"])
-    with pytest.raises(InvalidInputError, match="half 0 or 1, or names"):
+    with pytest.raises(InvalidInputError, match=r"at least 120 rows for --rows 200, got fewer in some\.lines"):
+        atlas.sources(folder, 200, names=["some.lines"])
+    with pytest.raises(InvalidInputError, match="--half or --tables, got both"):
         atlas.sources(folder, 10, half=1, names=["some.lines"])
     with pytest.raises(InvalidInputError, match="kitt bench atlas-data"):
+        atlas.sources(folder / "table")
+    (folder / "table" / "index.csv").write_text("name,rows\nsome.lines,60\n")
+    with pytest.raises(InvalidInputError, match="expected columns kind, name, rows"):
         atlas.sources(folder / "table")
     with pytest.raises(InvalidInputError, match="table or series, got 'image'"):
         atlas.sources(folder, kind="image")
@@ -199,6 +204,24 @@ def test_splits_are_averaged_within_a_table() -> None:
     lines = [line("a", "botorch", 1.0, s) for s in range(3)] + [line("a", "kitt", 1.0 + s, s) for s in range(2)]
     lines += [line("b", "botorch", 1.0), line("b", "kitt", 3.0)]
     assert comparisons.comparisons(lines, "200")[1].mean == pytest.approx((0.5 + 2.0) / 2)
+    other_seed = line("b", "kitt", 9.0)  # is compared with a reference of the same seed only, and replaces nothing
+    other_seed["key"]["seed"] = 1
+    assert comparisons.comparisons([*lines, other_seed], "200")[1].mean == pytest.approx((0.5 + 2.0) / 2)
+
+
+def test_cpu_is_that_of_the_tables_compared() -> None:
+    slow = [line(f"u{i}", name, 1.0, cpu_seconds=s) for i in range(20) for name, s in (("kitt", 50.0), ("botorch", 1))]
+    old = [line(f"t{i}", "kitt", 2.0, commit="bbb") for i in range(20)]
+    found = {c.method: c for c in comparisons.comparisons([*lines_of(), *slow], "200", "kitt", old)}
+    assert (found["kitt"].tables, found["kitt"].timed, found["kitt"].cpu) == (20, 20, pytest.approx(4.0))
+    lines = [entry for entry in lines_of() if entry["key"]["method"] == "kitt" or entry["key"]["table"] in ("t0", "t1")]
+    (grid,) = comparisons.comparison_grids(lines, "kitt")
+    assert grid.rows[-1][-1] == "4.00, 4.00 (2 tables)"
+
+
+def test_a_method_that_always_failed_is_listed() -> None:
+    (grid,) = comparisons.comparison_grids([*lines_of(), line("t0", "nkn", None), line("t1", "nkn", None)])
+    assert grid.rows[-1][:3] == ("nkn", "0, 2 failed", "")
 
 
 def test_against_lines_of_another_commit() -> None:
@@ -330,8 +353,30 @@ def test_a_run_goes_on_where_it_stopped(folder: Path, tmp_path: Path) -> None:
     keys = [(entry["key"]["table"], entry["key"]["split"], entry["key"]["method"]) for entry in read(out)]
     assert len(keys) == len(set(keys)) == len(names) // 2 + 6
     assert "no lines of the reference botorch" in run(*shared, "--methods", "gradient-boosting")
-    with pytest.raises(InvalidInputError, match="numbers of splits"):
-        CliRunner().invoke(app, [*shared, "--methods", "rbf-ard", "--splits", "first"], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--splits", "first"], "numbers of splits"),
+        (["--splits", "5-3"], "numbers of splits"),
+        (["--methods", ""], "names of methods"),
+        (["--methods", "kitt:efort=quick"], "no option is called efort"),
+        (["--kind", "series", "--against", "old.jsonl"], "--against is for tables"),
+        (["--out", "."], "a file of JSON lines, got the folder"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_anything_runs(folder: Path, options: list[str], message: str) -> None:
+    (folder / "index.csv").write_text((folder / "index.csv").read_text() + "series,some.series,60,2\n")
+    asked = ["atlas", "--data", str(folder), "--rows", "40", "--methods", "rbf-ard", *options]
+    with pytest.raises(InvalidInputError, match=message):
+        CliRunner().invoke(app, asked, catch_exceptions=False)
+
+
+def test_a_run_of_failures_alone_is_an_error(folder: Path, tmp_path: Path) -> None:
+    asked = ["atlas", "--data", str(folder), "--rows", "40", "--limit", "1", "--methods", "kitt-forecast"]
+    with pytest.raises(KittError, match="1 of 1 cells failed"):  # a table is no series
+        CliRunner().invoke(app, [*asked, "--out", str(tmp_path / "lines.jsonl")], catch_exceptions=False)
 
 
 def test_capture_command(folder: Path, tmp_path: Path) -> None:

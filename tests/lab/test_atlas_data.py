@@ -55,3 +55,8 @@ def test_the_atlas_is_built_again(tmp_path: Path) -> None:
     arguments = ["atlas-data", "--out", str(tmp_path), "--tables", ",".join(names), "--compare", str(ATLAS)]
     result = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert "same bytes: 3" in result.stdout
+    CliRunner().invoke(app, [*arguments[:3], "--tables", "AER.HousePrices"], catch_exceptions=False)
+    assert {line.split(",")[1] for line in (tmp_path / "index.csv").read_text().splitlines()[1:]} == {
+        *names,
+        "AER.HousePrices",
+    }

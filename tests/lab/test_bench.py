@@ -195,6 +195,9 @@ def test_commands(tmp_path: Path, checkpoint: str) -> None:
         (["table", "nowhere.jsonl"], "no file nowhere.jsonl"),
         (["table", uci, "--kind", "x"], "no table is called 'x'"),
         (["table", uci, "--methods", "x"], "no lines of x"),
+        (["table", uci, "--kind", "atlas"], "expected lines of kitt bench atlas"),
+        (["table", recovered, "--kind", "scores"], "belong into the table 'scores'"),
+        (["table", uci, "--kind", "differences", "--method", "kit"], "no lines of 'kit'"),
         (["figure", "x"], "no figure is called 'x'"),
         (["uci", "--methods", "x"], "no method is called 'x'"),
     ):

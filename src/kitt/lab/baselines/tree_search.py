@@ -128,7 +128,7 @@ class Climb:
             front, stale = found, 0 if _better(found, best) else stale + 1
             best = found if stale == 0 else best
             if stale >= self.settings.patience:
-                self.stopped = "no more gain"
+                self.stopped = "time" if self._left() <= 0 else "no more gain"
                 break
         return best
 

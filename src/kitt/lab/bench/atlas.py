@@ -61,7 +61,13 @@ def index(directory: Path, kind: str = "table") -> list[Indexed]:
             "build one with kitt bench atlas-data --out DIR"
         )
     with path.open(encoding="utf-8", newline="") as lines:
-        found = [Indexed(row["name"], int(row["rows"])) for row in csv.DictReader(lines) if row["kind"] == kind]
+        try:
+            found = [Indexed(row["name"], int(row["rows"])) for row in csv.DictReader(lines) if row["kind"] == kind]
+        except (KeyError, ValueError) as error:
+            raise InvalidInputError(
+                f"expected columns kind, name, rows (a number) and columns in '{path}', got {error}: "
+                "build the atlas again with kitt bench atlas-data --out DIR"
+            ) from error
     return sorted(found, key=lambda entry: entry.number)
 
 
@@ -73,13 +79,21 @@ def sources(
     names: Sequence[str] | None = None,
 ) -> list[Source]:
     """The tables with enough rows, or one half of them (0: an even CRC-32), or those named; always in their order."""
-    if half not in (None, 0, 1) or (half is not None and names is not None):
-        raise InvalidInputError(f"expected half 0 or 1, or names of tables, got half {half} and {names or 'no'} names")
-    found = [entry for entry in index(directory, kind) if entry.rows >= LEAST_SHARE * rows]
+    if half not in (None, 0, 1):
+        raise InvalidInputError(f"expected half 0 or 1, got {half}")
+    if half is not None and names is not None:
+        raise InvalidInputError("expected --half or --tables, got both: leave one of them out")
+    listed = index(directory, kind)
+    found = [entry for entry in listed if entry.rows >= LEAST_SHARE * rows]
     known = {entry.name for entry in found}
-    if missing := [name for name in names or () if name not in known]:
+    if unknown := sorted(set(names or ()) - {entry.name for entry in listed}):
         raise InvalidInputError(
-            f"no {kind} {', '.join(missing)} with at least {LEAST_SHARE * rows:.0f} rows in '{directory}'"
+            f"no {kind} in '{directory}' is called {', '.join(unknown)}: its index.csv has the names"
+        )
+    if small := [name for name in names or () if name not in known]:
+        raise InvalidInputError(
+            f"expected at least {LEAST_SHARE * rows:.0f} rows for --rows {rows}, got fewer in {', '.join(small)}: "
+            "lower --rows, or leave them out"
         )
     wanted = known if names is None else set(names)
     chosen = [entry for entry in found if entry.name in wanted and half in (None, entry.number % 2)]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from kitt.errors import InvalidInputError
 from kitt.lab.bench.arguments import (
     Against,
     Data,
@@ -25,12 +26,6 @@ from kitt.lab.bench.arguments import (
     TrainRows,
 )
 from kitt.lab.bench.show import console, names_of, print_grid, read_lines, run_cells, specs_of, splits_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kitt.lab.bench.runner import Line
-    from kitt.lab.bench.tables import Grid
 
 METHODS = {"table": "botorch,kitt", "series": "seasonal-naive,kitt-forecast,kitt"}  # by default
 
@@ -53,13 +48,14 @@ def atlas(
     reference: Reference = None,
     against: Against = None,
     seed: Seed = 0,
-    jobs: Jobs = 1,
+    jobs: Jobs = 0,
     scheduler: Scheduler = None,
     retry: Retry = False,
 ) -> None:
     """Methods on hundreds of real tables: NLPD, RMSE, CRPS, coverage and CPU seconds, against a reference.
 
-    Series (--kind series) have one split and no choice of rows, so that --rows and --splits do not apply to them.
+    By default all run in one process, so that their CPU seconds can be compared. Series (--kind series) have one split
+    and no choice of rows: --rows and --splits do not apply to them.
     """
     from kitt.lab.bench import atlas as a
     from kitt.lab.bench.comparisons import TIMED, comparison_grids
@@ -68,8 +64,10 @@ def atlas(
     from kitt.lab.bench.series import NAIVE, series_cells, series_grid
 
     folder, is_series = data_directory(data, "atlas"), kind == "series"
+    if is_series and against is not None:
+        raise InvalidInputError("--against is for tables: leave it out with --kind series")
     found = a.sources(folder, 0 if is_series else rows, kind, half, names_of(tables))[:limit]
-    specs = specs_of(methods or METHODS[kind], "sound")
+    specs = specs_of(METHODS[kind] if methods is None else methods, "sound")
     cells = (
         series_cells(found, specs, seed) if is_series else a.atlas_cells(found, splits_of(splits), specs, rows, seed)
     )
@@ -80,22 +78,15 @@ def atlas(
     if reference not in there:
         present = ", ".join(there) or "none"
         console.print(
-            f"no lines of the reference {reference}: choose one of {present} with --reference", highlight=False
+            f"This run has no lines of the reference {reference}: choose one of {present} with --reference, or compare all "
+            f"lines of the file with `kitt bench table {out} --kind {'series' if is_series else 'atlas'}`",
+            highlight=False,
         )
     elif is_series:
-        _print_tables([series_grid(lines, reference)], lines)
+        print_grid(series_grid(lines, reference))
     else:
-        older = None if against is None else others
-        _print_tables(comparison_grids(lines, reference, older), [*lines, *(older or [])])
-
-
-def _print_tables(grids: Sequence[Grid], lines: Sequence[Line]) -> None:
-    from kitt.lab.bench.runner import mixed_commits
-
-    if note := mixed_commits(lines):
-        console.print(note, highlight=False)
-    for grid in grids:
-        print_grid(grid)
+        for grid in comparison_grids(lines, reference, None if against is None else others):
+            print_grid(grid)
 
 
 def capture(
@@ -130,7 +121,8 @@ def capture(
     for model in networks:
         cells += c.caption_cells(found, which, rows, settings, model, k, seed)
     lines = run_cells(cells, out, jobs, scheduler, retry)
-    _print_tables([c.capture_grid(lines, rows, model) for model in networks], lines)
+    for model in networks:
+        print_grid(c.capture_grid(lines, rows, model))
 
 
 def atlas_data(
@@ -149,7 +141,7 @@ def atlas_data(
     entries, load = d.chosen(names_of(tables)), d.loader()
     for entry in track(entries, "building", console=errors):
         d.write(entry, out, load)
-    d.write_index(entries, out)
+    d.write_index(d.present(out), out)
     console.print(f"{len(entries)} files in {out}", highlight=False, soft_wrap=True)
     if compare is not None:
         for how, names in d.agreement(out, compare, entries).items():

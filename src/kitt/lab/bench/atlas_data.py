@@ -137,6 +137,11 @@ def write(entry: Listed, out: Path, load: Loader) -> None:
     built.to_csv(path, index=False, lineterminator="\n", float_format=DIGITS[entry.kind])
 
 
+def present(out: Path) -> list[Listed]:
+    """The entries whose files a folder has, those of earlier runs included."""
+    return [entry for entry in listed() if (out / entry.kind / f"{entry.name}.csv").exists()]
+
+
 def write_index(entries: Iterable[Listed], out: Path) -> None:
     with (out / "index.csv").open("w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file, lineterminator="\n")

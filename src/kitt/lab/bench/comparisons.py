@@ -25,7 +25,7 @@ NOTABLE = 0.005  # nats per row, above which a difference counts as better or wo
 NARROW = 0.75  # coverage of 90 % intervals, below which they are far too narrow
 TIMED = "botorch"  # whose CPU seconds are the unit of time
 DRAWS = 2000  # of a bootstrap
-Row = tuple[str, int]  # table and split
+Row = tuple[str, int, int]  # table, split and seed
 Results = dict[Row, Mapping[str, Any]]  # of one method
 
 
@@ -41,7 +41,7 @@ def by_method(lines: Iterable[Line], rows: str, bench: str = "atlas") -> tuple[d
         if key.get("bench") != bench or key["rows"] != rows:
             continue
         if line["status"] == "ok":
-            found[label(key)][key["table"], key["split"]] = line["result"]
+            found[label(key)][key["table"], key["split"], key.get("seed", 0)] = line["result"]
         else:
             failed[label(key)] += 1
     return dict(found), dict(failed)
@@ -125,6 +125,7 @@ class Comparison:
     narrow: float  # share of tables whose 90 % intervals are far too narrow
     cpu: float  # median ratio to BoTorch's default on the same rows; not a number without lines of that
     cpu_in_all: float  # ratio of the sums over all tables
+    timed: int  # tables that these two are of
 
 
 def compare(method: str, own: Results, reference: Results, timed: Results, failed: int = 0) -> Comparison:
@@ -135,8 +136,8 @@ def compare(method: str, own: Results, reference: Results, timed: Results, faile
     values = np.array(list(nlpd.values()))
     ratios = [np.mean(list(per_table(own, reference, log_ratio(measure)).values())) for measure in ("rmse", "crps")]
     covered = [list(per_table(shared, shared, own_value(f"coverage_{100 * c:.0f}")).values()) for c in COVERAGES]
-    seconds = list(per_table(own, timed, log_ratio("cpu_seconds")).values())
-    in_all = [sum(part[row]["cpu_seconds"] for row in own if row in timed) for part in (own, timed)]
+    seconds = list(per_table(shared, timed, log_ratio("cpu_seconds")).values())
+    in_all = [sum(part[row]["cpu_seconds"] for row in shared if row in timed) for part in (own, timed)]
     worst = max(nlpd, key=lambda table: nlpd[table])
     return Comparison(
         method=method,
@@ -156,6 +157,7 @@ def compare(method: str, own: Results, reference: Results, timed: Results, faile
         narrow=float(np.mean(np.array(covered[COVERAGES.index(0.9)]) < NARROW)),
         cpu=math.exp(np.median(seconds)) if seconds else math.nan,
         cpu_in_all=in_all[0] / in_all[1] if seconds else math.nan,
+        timed=len(seconds),
     )
 
 
@@ -183,8 +185,8 @@ HEAD = (
     "RMSE",
     "CRPS",
     "coverage of " + ", ".join(f"{100 * c:.0f}" for c in COVERAGES) + " %",
-    f"90 % below {NARROW}",
-    f"CPU, times {TIMED}, median and in all",
+    f"tables whose 90 % intervals hold under {100 * NARROW:.0f} %",
+    f"CPU over that of {TIMED}: median, sums",
 )
 
 
@@ -193,6 +195,8 @@ def comparison_grids(
 ) -> list[Grid]:
     """A table for each number of training rows of which there are lines of the reference."""
     found_by_size = {rows: comparisons(lines, rows, reference, against) for rows in sizes(lines)}
+    if not found_by_size:
+        raise InvalidInputError("expected lines of kitt bench atlas, got none: choose another --kind of table, or file")
     if not any(found_by_size.values()):
         there = dict.fromkeys(label(line["key"]) for line in (lines if against is None else against))
         raise InvalidInputError(
@@ -207,12 +211,16 @@ def comparison_grids(
             f"the {100 * TRIMMED:.0f} % largest and smallest, with a bootstrap interval over tables; share of tables "
             f"better and worse by more than {NOTABLE}. RMSE and CRPS as geometric means of ratios"
         )
-        grids.append(Grid(title, HEAD, tuple(map(comparison_row, found))))
+        failed = by_method(lines, rows)[1]
+        lost = [(method, f"0, {failed[method]} failed") for method in failed if method not in {c.method for c in found}]
+        empty = ("",) * (len(HEAD) - 2)
+        grids.append(Grid(title, HEAD, (*map(comparison_row, found), *((*row, *empty) for row in lost))))
     return grids
 
 
 def comparison_row(c: Comparison) -> tuple[str, ...]:
     failed = f", {c.failed} failed" if c.failed else ""
+    of_some = f" ({c.timed} tables)" if c.timed != c.tables else ""
     return (
         c.method,
         f"{c.tables}{failed}",
@@ -225,5 +233,5 @@ def comparison_row(c: Comparison) -> tuple[str, ...]:
         f"{c.crps:.3f}",
         ", ".join(f"{share:.3f}" for share in c.coverage),
         f"{c.narrow:.0%}",
-        "" if math.isnan(c.cpu) else f"{c.cpu:.2f}, {c.cpu_in_all:.2f}",
+        "" if math.isnan(c.cpu) else f"{c.cpu:.2f}, {c.cpu_in_all:.2f}" + of_some,
     )

@@ -73,14 +73,25 @@ def _figures(evidence: Any) -> dict[str, float]:
     }
 
 
-def summary(lines: Sequence[Line], least_rows: int = 0) -> list[dict[str, Any]]:
+def groups(lines: Sequence[Line], least_rows: int) -> dict[str, list[Line]]:
+    """All lines; or those of tables with at least so many training rows, and the others."""
+    if not least_rows:
+        return {"": list(lines)}
+    done = [line for line in lines if line["status"] == "ok"]
+    return {
+        f", at least {least_rows} rows": [line for line in done if line["result"]["n_train"] >= least_rows],
+        f", fewer than {least_rows} rows": [line for line in done if line["result"]["n_train"] < least_rows],
+    }
+
+
+def summary(lines: Sequence[Line]) -> list[dict[str, Any]]:
     """For each kind of cross-validation and each figure: mean bias over tables, its interval, trimmed mean, median.
 
     Splits are averaged within a table.
     """
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for line in lines:
-        if line["status"] == "ok" and line["result"]["n_train"] >= least_rows:
+        if line["status"] == "ok":
             found[line["key"]["table"]].append(line["result"])
     figures = next(iter(found.values()))[0] if found else {}
     return [

@@ -102,7 +102,9 @@ def evidence(
     rows: TrainRows = 200,
     splits: Splits = "0",
     effort: Annotated[str, typer.Option(help="quick, normal or thorough.")] = "normal",
-    least_rows: Annotated[int, typer.Option(help="Summarise only tables with so many training rows.", min=0)] = 0,
+    least_rows: Annotated[
+        int, typer.Option(help="Summarise tables with so many training rows, and those with fewer, apart.", min=0)
+    ] = 0,
     out: Out = Path("evidence.jsonl"),
     jobs: Jobs = 1,
     as_json: AsJson = False,
@@ -114,7 +116,9 @@ def evidence(
 
     found = atlas.sources(data_directory(data, "atlas"), rows)[:tables]
     cells = e.evidence_cells(found, splits_of(splits), rows, effort)
-    print_rows(e.summary(run_cells(cells, out, jobs), least_rows), as_json, "evidence and test rows")
+    lines = run_cells(cells, out, jobs)
+    for title, group in e.groups(lines, least_rows).items():
+        print_rows(e.summary(group), as_json, f"evidence and test rows{title}")
 
 
 @app.command()

@@ -131,6 +131,8 @@ class Plan:
 def run(cells: Iterable[Cell], path: Path | str, plan: Plan | None = None, report: Report | None = None) -> list[Line]:
     """Run the cells that the file lacks, append their lines, and return the lines of all cells."""
     plan, wanted = plan or Plan(), {cell.identity: cell for cell in cells}
+    if Path(path).is_dir():
+        raise InvalidInputError(f"expected a file of JSON lines, got the folder '{path}'")
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     lines = {identity(line["key"]): line for line in read(path)}
     done = {key for key in wanted if key in lines and not (plan.retry and lines[key]["status"] != "ok")}
@@ -222,5 +224,9 @@ def _backend(plan: Plan) -> Iterator[int]:
         raise MissingExtraError("distributed", "bench", "running on a cluster") from error
     from joblib import parallel_config
 
-    with Client(plan.scheduler) as client, parallel_config("dask", client=client):
+    try:
+        connected = Client(plan.scheduler)
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"no dask scheduler answers at '{plan.scheduler}': {error}") from error
+    with connected as client, parallel_config("dask", client=client):
         yield max(plan.jobs, 2 * sum(client.ncores().values()))

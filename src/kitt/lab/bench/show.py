@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from kitt.errors import InvalidInputError
+from kitt.errors import InvalidInputError, KittError
 
 if TYPE_CHECKING:
     from kitt.lab.bench.datasets import Source
     from kitt.lab.bench.methods import Spec
     from kitt.lab.bench.runner import Cell, Line, Report
+    from kitt.lab.bench.tables import Grid
 
 console = Console(width=None if sys.stdout.isatty() else 200)  # no truncated columns in a pipe
 errors = Console(stderr=True)
@@ -38,7 +39,9 @@ def splits_of(text: str) -> list[int]:
             first, _, last = part.partition("-")
             found += range(int(first), int(last or first) + 1)
     except ValueError:
-        raise InvalidInputError(f"expected numbers of splits, such as 0 or 0,1,5 or 3-9, got '{text}'") from None
+        found = []
+    if not found:
+        raise InvalidInputError(f"expected numbers of splits, such as 0 or 0,1,5 or 3-9, got '{text}'")
     return found
 
 
@@ -47,12 +50,19 @@ def names_of(text: str | None) -> list[str] | None:
 
 
 def specs_of(methods: str, protocol: str) -> list[Spec]:
+    """The methods of a text, each of which can be built with its settings."""
+    from kitt.lab import baselines
     from kitt.lab.bench.methods import Spec
 
     if protocol not in ("sound", "original"):
         raise InvalidInputError(f"the protocol is sound or original, got '{protocol}'")
     specs = [Spec.parse(text) for text in names_of(methods) or []]
-    return [spec.original() if protocol == "original" else spec for spec in specs]
+    specs = [spec.original() if protocol == "original" else spec for spec in specs]
+    if not specs:
+        raise InvalidInputError(f"expected names of methods, such as botorch,kitt, got '{methods}'")
+    for spec in specs:  # a wrong setting is an error before anything runs
+        baselines.method(spec.name, **spec.settings)
+    return specs
 
 
 def read_lines(files: Iterable[Path], methods: str | None = None) -> list[Line]:
@@ -86,7 +96,7 @@ def print_scores(lines: Sequence[Line]) -> None:
         print_grid(score_grid(lines, measure))
 
 
-def print_grid(grid: Any) -> None:
+def print_grid(grid: Grid) -> None:
     shown = Table(*grid.head, title=grid.title)
     for row in grid.rows:
         shown.add_row(*row)
@@ -113,12 +123,18 @@ def _text(value: Any) -> str:
 def run_cells(
     cells: list[Cell], out: Path, jobs: int = 0, scheduler: str | None = None, retry: bool = True
 ) -> list[Line]:
-    from kitt.lab.bench.runner import Plan, run
+    """Run the cells under a bar; say how many failed (all of them is an error), and of which commits their lines are."""
+    from kitt.lab.bench.runner import Plan, mixed_commits, run
 
     with bar() as report:
         lines = run(cells, out, Plan(jobs, scheduler, retry), report)
     if bad := [line for line in lines if line["status"] != "ok"]:
-        errors.print(f"{len(bad)} of {len(lines)} cells failed, the last with: {bad[-1]['error']}", highlight=False)
+        told = f"{len(bad)} of {len(lines)} cells failed, the last with: {bad[-1]['error']}"
+        if len(bad) == len(lines):
+            raise KittError(f"{told}; --retry, where a command has it, runs them again")
+        errors.print(told, highlight=False)
+    if note := mixed_commits(lines):
+        errors.print(note, highlight=False)
     return lines
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata, wilcoxon
 
+from kitt.errors import InvalidInputError
 from kitt.lab.baselines import METHODS
 from kitt.lab.bench.runner import Line
 from kitt.lab.bench.scores import (
@@ -136,7 +137,11 @@ def verdict(differences: Sequence[float]) -> int:
 def difference_grid(lines: Sequence[Line], measure: str, method: str = "kitt") -> Grid:
     """Every other method minus one, on the splits that both have; a table with copies counts once, without them."""
     scores = collect(lines, measure)
-    own, names, counted = scores.pop(method, {}), table_names(scores), ranked_tables(scores)
+    if method not in scores:
+        raise InvalidInputError(
+            f"no lines of '{method}' with {measure}: there are some of {', '.join(scores) or 'none'}"
+        )
+    own, names, counted = scores.pop(method), table_names(scores), ranked_tables(scores)
     rows = []
     for other, tables in scores.items():
         gains = {t: paired(tables.get(t, {}), own.get(t, {})) for t in names}

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from kitt.errors import InvalidInputError
 from kitt.lab.bench.arguments import Against, Paper, Reference, Some
 from kitt.lab.bench.show import chosen, console, paper_folder, read_lines
 
@@ -58,9 +59,14 @@ def table(
         "bo": lambda: bo_grids(lines),
     }
     found = chosen(grids, kind, "table")()
+    shown = [found] if isinstance(found, t.Grid) else found
+    if not any(grid.rows for grid in shown):
+        raise InvalidInputError(
+            f"no lines of {', '.join(map(str, files))} belong into the table '{kind}' with these options"
+        )
     if note := mixed_commits([*lines, *(others or [])]):
         print(f"{note}\n")
-    print("\n".join(grid.markdown() for grid in ([found] if isinstance(found, t.Grid) else found)))
+    print("\n".join(grid.markdown() for grid in shown))
 
 
 def figure(
