@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy.integrate import trapezoid
@@ -296,7 +297,7 @@ def test_the_order_of_words_does_not_depend_on_that_of_the_rows():
     """A trend that the first rows hardly show."""
     time = np.linspace(-1.7, 1.7, 800)
     y = 2 * time + np.sin(2 * math.pi * time / 0.3)
-    theta = fit("Linear + Periodic", (time[::8, None], y[::8]), random_state=0)
+    theta = Fitter((time[::8, None], y[::8]), random_state=0).fit("Linear + Periodic")
     kernel, flat = theta.fitted_kernel.kernel, theta.fitted_kernel.theta
     mixed = np.random.default_rng(0).permutation(800)
     orders = [_ordered(kernel, flat, torch.tensor(time[rows, None]))[0].expression for rows in (np.arange(800), mixed)]
@@ -319,8 +320,22 @@ def test_a_transform_that_is_nearly_linear_keeps_the_variance():
 
 
 def test_one_row_is_refused():
+    with pytest.raises(InvalidInputError, match="at least 8 usable rows"):
+        fit("RBF", [[0.0]], [1.0])
     with pytest.raises(InvalidInputError, match="at least two rows"):
-        fit("RBF", ([[0.0]], [1.0]))
+        Fitter(([[0.0]], [1.0]))
+
+
+def test_arrays_frames_and_data_sets_are_fitted_alike():
+    """In whatever units: far from zero, and with a large range."""
+    dataset, *_ = drawn("RBF", n=40)
+    X, y = 1e5 * dataset.X, 1e4 + dataset.y
+    frame = pd.DataFrame({f"c{d}": column for d, column in enumerate(X.T)} | {"y": y})
+    expected = fit("RBF", Dataset.from_arrays(X, y), random_state=0).predict(X)
+    assert np.abs(expected[0] - y).max() < 1
+    for table in ((X, y), (frame.drop(columns="y"), frame["y"])):
+        assert np.array_equal(fit("RBF", *table, random_state=0).predict(X), expected)
+    assert np.array_equal(fit("RBF", frame, target="y", random_state=0).predict(X), expected)
 
 
 def test_nothing_is_computed_after_the_deadline():

@@ -8,7 +8,7 @@ import torch
 
 from kitt.fitting.ascent import ascend
 from kitt.fitting.config import StartsConfig
-from kitt.fitting.fit import fit
+from kitt.fitting.fit import Fitter, fit
 from kitt.fitting.spectrum import Spectrum
 from kitt.fitting.starts import FlatPrior, Profile, first, rough_columns
 from kitt.language.grammar import WORDS, Expression, parse
@@ -50,8 +50,8 @@ def test_a_column_is_rough_if_residuals_of_its_neighbours_agree():
 
 def test_short_lengthscales_along_one_of_several_columns_are_found():
     """The likelihood has a second peak, with much noise and long lengthscales, to which the usual starts lead."""
-    usual = fit("Matern52", subjects(), random_state=0)
-    smooth = fit("Matern52", subjects(), random_state=0, guesses=StartsConfig(rough_score=math.inf))
+    usual = Fitter(subjects(), random_state=0).fit("Matern52")
+    smooth = Fitter(subjects(), random_state=0, guesses=StartsConfig(rough_score=math.inf)).fit("Matern52")
     assert usual.log_posterior > smooth.log_posterior + 20
     assert float(usual.fitted_kernel.kernel.noise(usual.fitted_kernel.theta, usual.X).mean()) < 0.1
 
@@ -180,5 +180,5 @@ def test_equal_factors_start_apart(word):
 
 
 def test_without_shorter_lengthscales_there_is_nothing_to_try():
-    model = fit("Matern52", subjects(), random_state=0, guesses=StartsConfig(shortening=(1,)))
+    model = Fitter(subjects(), random_state=0, guesses=StartsConfig(shortening=(1,))).fit("Matern52")
     assert np.isfinite(model.log_posterior)

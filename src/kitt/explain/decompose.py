@@ -52,7 +52,7 @@ def explain(what: Any, check: bool = True) -> Explanation:
     >>> import numpy as np, kitt
     >>> x = np.linspace(0, 10, 60)
     >>> noise = np.random.default_rng(0).normal(size=60)
-    >>> explanation = kitt.explain(kitt.fit("Linear", (x[:, None], 3 * x + noise), random_state=0))
+    >>> explanation = kitt.explain(kitt.fit("Linear", x[:, None], 3 * x + noise, random_state=0))
     >>> [str(part.word) for part in explanation.parts]
     ['Linear']
     >>> explanation.parts[0].share > 0.9

@@ -203,7 +203,7 @@ class Explanation:
     --------
     >>> import numpy as np, kitt
     >>> X = np.random.default_rng(0).uniform(-2, 2, (50, 2))
-    >>> explanation = kitt.explain(kitt.fit("RBF", (X, np.sin(2 * X[:, 0])), random_state=0))
+    >>> explanation = kitt.explain(kitt.fit("RBF", X, np.sin(2 * X[:, 0]), random_state=0))
     >>> explanation.columns[0].column
     'x1'
     >>> sorted(explanation.to_dict())[:4]

@@ -29,7 +29,7 @@ from kitt.language.fitted_kernel import FittedKernel
 from kitt.language.grammar import Expression, parse
 from kitt.language.kernels import Kernel
 from kitt.language.priors import NOISE_FLOOR, Parameter
-from kitt.table.dataset import Dataset
+from kitt.table.dataset import Dataset, as_dataset
 
 RandomState = int | torch.Generator | None
 _SPREAD_ROWS = 500  # on which the variance of each word is measured
@@ -114,9 +114,11 @@ class Fitter:
 
 def fit(
     expression: Expression | str,
-    data: Dataset | Table | tuple[ArrayLike, ArrayLike],
-    config: FitConfig | None = None,
+    X: Any,
+    y: Any = None,
     *,
+    target: str | None = None,
+    config: FitConfig | None = None,
     random_state: RandomState = None,
     **options: Any,
 ) -> FittedGP:
@@ -126,8 +128,9 @@ def fit(
     ----------
     expression : Expression or str
         A sum of words, such as "Linear + RBF*Periodic".
-    data : Dataset, or pair of arrays (X, y)
-        Arrays are taken as standardised already.
+    X, y, target
+        The table, as for `suggest`: arrays, a frame or file with its `target`, or a Dataset. It is standardised here, unless
+        it is a Table, which has been.
     config : FitConfig, optional
         How to fit.
     random_state : int, torch.Generator or None
@@ -143,9 +146,10 @@ def fit(
     --------
     >>> import numpy as np, kitt
     >>> x = np.linspace(0, 10, 50)
-    >>> print(kitt.fit("Linear", kitt.Dataset.from_arrays(x[:, None], 3 * x + 1), random_state=0).expression)
+    >>> print(kitt.fit("Linear", x[:, None], 3 * x + 1, random_state=0).expression)
     Linear
     """
+    data = X if isinstance(X, Table) else as_dataset(X, y, target)
     return Fitter(data, config, random_state=random_state, **options).fit(expression)
 
 

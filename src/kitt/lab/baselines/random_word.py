@@ -30,4 +30,4 @@ class RandomWord:
     def fit(self, train: Dataset, random_state: int) -> FittedMethod:
         (word,) = drawn_words(train, 1, random_state)
         config = FitConfig(prior=self.prior, objective=self.objective)
-        return fitted_method(fit(word, train, config, random_state=random_state), train)
+        return fitted_method(fit(word, train, config=config, random_state=random_state), train)

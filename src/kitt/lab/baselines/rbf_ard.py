@@ -41,7 +41,7 @@ class FixedKernel:
 
     def fit(self, train: Dataset, random_state: int) -> FittedMethod:
         config = FitConfig(prior=self.prior, objective=self.objective, deadline=self.deadline)
-        return fitted_method(fit(self.expression, train, config, random_state=random_state), train)
+        return fitted_method(fit(self.expression, train, config=config, random_state=random_state), train)
 
 
 def fitted_method(model: FittedGP, train: Dataset, select_seconds: float = 0.0) -> FittedMethod:
@@ -90,7 +90,7 @@ class NoiseModel:
         if self.noise == "linear":
             return _fit_unshifted(train, config, random_state)
         expression = Expression(_HETEROSCEDASTIC.words[:1]) if self.noise == "constant" else _HETEROSCEDASTIC
-        return fitted_method(fit(expression, train, config, random_state=random_state), train)
+        return fitted_method(fit(expression, train, config=config, random_state=random_state), train)
 
 
 class _Unshifted(Objective):

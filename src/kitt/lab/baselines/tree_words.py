@@ -252,7 +252,7 @@ class Words:
 
     def predictive(self, solved: Solved) -> Predictive:
         """Fitted as KITT's captions are, or with the parameters of the search where those are better."""
-        model = fit(solved.state, self.train, self.config, random_state=self.seed)
+        model = fit(solved.state, self.train, config=self.config, random_state=self.seed)
         if len(self.table.y) < self.train.n:
             return model
         objective = Objective(solved.state, self.table, self.config)
