@@ -241,9 +241,7 @@ def test_a_model_is_checked_with_its_own_prior_and_objective(monkeypatch: pytest
     monkeypatch.setattr(checks, "Fitter", Watched)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2))
-    model = kitt.fit(
-        "Linear + RBF", (X, X[:, 0] + np.sin(2 * X[:, 1])), random_state=0, prior="botorch", objective="ml"
-    )
+    model = kitt.fit("Linear + RBF", X, X[:, 0] + np.sin(2 * X[:, 1]), random_state=0, prior="botorch", objective="ml")
     checker = checks.Checker(model)
     checker.word("trend", model.expression.words[0])
     checker.roughness()

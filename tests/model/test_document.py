@@ -10,6 +10,7 @@ from jsonschema import Draft202012Validator
 
 import kitt
 from kitt.errors import CheckpointError, InvalidInputError
+from kitt.fitting.folds import FoldsConfig, with_folds
 from kitt.fitting.table import Table
 from kitt.language.fitted_kernel import schema as kernel_schema
 from kitt.model.document import Model
@@ -135,9 +136,17 @@ def test_the_noise_of_a_file_is_not_fitted_again(full: Model) -> None:
     assert louder.on(full.rows.rows(slice(0, 40))).noise_models == louder.noise_models
 
 
+def version_3(model: Model, rows: bool = True) -> dict:
+    """The document as it was before predictions of left-out rows were stored."""
+    document = model.to_dict(rows)
+    for part in document["components"]:
+        del part["left_out"]
+    return document | {"version": 3}
+
+
 def version_2(model: Model, rows: bool = True) -> dict:
     """The document as it was before sparse posteriors, the places of the rows of a fit, and its prior were stored."""
-    document = model.to_dict(rows)
+    document = version_3(model, rows)
     for part in document["components"]:
         del part["posterior"], part["fit"]["places_at_fit"], part["fit"]["prior"], part["fit"]["objective"]
     return document | {"version": 2}
@@ -168,7 +177,7 @@ def test_a_file_of_version_1_predicts_as_it_did(old: tuple[Model, Mixture], full
     assert model.tail.weight == 0
     model.save(tmp_path / "new.json")
     document = json.loads((tmp_path / "new.json").read_text())
-    assert document["version"] == 3
+    assert document["version"] == 4
     assert_same(model, kitt.load(tmp_path / "new.json"), growing().iloc[:20], "price")
 
 
@@ -198,6 +207,23 @@ def test_a_file_of_version_1_without_its_rows_is_refused(full: Model) -> None:
     document = version_1(Model.of(Mixture.of(full.mixture.models[:1], [1.0]), full.rows))
     del document["rows"]
     with pytest.raises(CheckpointError, match="rows"):
+        Model.from_dict(document)
+
+
+def test_predictions_of_left_out_rows_are_those_of_the_fit(full: Model) -> None:
+    """The weights come from them; computed again from the parameters, they would be better than they were."""
+    rows = Table.of(full.rows)
+    models = (with_folds(full.mixture.models[0], rows, FoldsConfig()), *full.mixture.models[1:])
+    model = Model.of(replace(full.mixture, models=models), full.rows, full.is_plain)
+    again = Model.from_dict(json.loads(model.to_json()))
+    for before, after in zip(model.mixture.models, again.mixture.models, strict=True):
+        assert after.loo_log_density == pytest.approx(before.loo_log_density, rel=1e-12)
+        assert (after.noise_model is None) == (before.noise_model is None)
+    old = Model.from_dict(version_3(model)).mixture.models
+    assert old[0].loo_log_density != pytest.approx(models[0].loo_log_density, rel=1e-3)
+    document = model.to_dict()
+    document["components"][0]["left_out"]["mean"] = document["components"][0]["left_out"]["mean"][:32]
+    with pytest.raises(CheckpointError, match="predictions of 80 left-out rows"):
         Model.from_dict(document)
 
 
@@ -284,7 +310,8 @@ def test_the_file_is_what_its_schema_says(model: Model, full: Model) -> None:
     for version, documents in (
         (1, [version_1(plain)]),
         (2, [version_2(model), version_2(full), version_2(full, rows=False)]),
-        (3, [model.to_dict(), full.to_dict(), full.to_dict(rows=False)]),
+        (3, [version_3(model), version_3(full), version_3(full, rows=False)]),
+        (4, [model.to_dict(), full.to_dict(), full.to_dict(rows=False)]),
     ):
         Draft202012Validator.check_schema(schema(version))
         for document in documents:
@@ -334,7 +361,7 @@ def test_a_cut_file_is_refused(path) -> None:
     ("change", "message"),
     [
         ({"format": "kitt-kernel"}, "another kind of file"),
-        ({"version": 4}, "upgrade kitt"),
+        ({"version": 5}, "upgrade kitt"),
         ({"version": True}, "upgrade kitt"),
         ({"components": []}, "components"),
         ({"weather": 1}, "weather"),

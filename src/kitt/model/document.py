@@ -1,6 +1,6 @@
 """A model that can be saved: fitted kernels, their weights, and the table they were fitted to.
 
-The file is JSON, described in `schemas/model-3.json`: kernels, how they are averaged, the encoding of columns, and the
+The file is JSON, described in `schemas/model-4.json`: kernels, how they are averaged, the encoding of columns, and the
 rows, from which exact posteriors are computed again when the file is read; sparse ones are stored. A file without rows
 holds only kernels, which `Model.on` conditions on other rows.
 """
@@ -147,7 +147,9 @@ class Model(Exportable):
             facts = [NO_FACTS | {"prior": prior_of(is_plain)} for is_plain in self.is_plain]
         else:  # what is known of the fit, but for the rows
             facts = [facts_of(model) | OTHER_ROWS for model in self.fitted_mixture.models]
-        return self._conditioned(rows, [(new_inducing(k, rows), None, f) for k, f in zip(used, facts, strict=True)])
+        return self._conditioned(
+            rows, [(new_inducing(k, rows), None, None, f) for k, f in zip(used, facts, strict=True)]
+        )
 
     def _check_rows(self, rows: Dataset) -> None:
         s = self.kernels[0].standardiser
@@ -162,8 +164,8 @@ class Model(Exportable):
             named, got = ", ".join(self.encoding.names), ", ".join(rows.names)
             raise InvalidInputError(f"expected rows with the columns {named}; got {got}: read them with model.encoding")
 
-    def _conditioned(self, rows: Dataset, details: Sequence[tuple[Any, Any, Mapping[str, Any]]]) -> Model:
-        """The model conditioned on rows; `details` are the inducing points, the posterior and the facts of each fit."""
+    def _conditioned(self, rows: Dataset, details: Sequence[tuple[Any, Any, Any, Mapping[str, Any]]]) -> Model:
+        """The model conditioned on rows; `details` are those of `stored.details_of`."""
         parts = zip(self.kernels, self.warps, self.noise_models, details, strict=True)
         models = tuple(conditioned(k, rows, warp, noise, *detail) for k, warp, noise, detail in parts)
         return replace(self, rows=rows, fitted_mixture=Mixture(models, self.components, self.tail))
@@ -321,7 +323,7 @@ class Model(Exportable):
     # files
 
     def to_dict(self, rows: bool = True) -> dict[str, Any]:
-        """The document that `save` writes, described in `schemas/model-3.json`; with or without the rows."""
+        """The document that `save` writes, described in `schemas/model-4.json`; with or without the rows."""
         data = self.rows if rows else None
         return {
             "format": FORMAT,

@@ -20,6 +20,7 @@ from kitt.files import check_format, check_schema, read_schema
 from kitt.fitting.config import FitConfig
 from kitt.fitting.fitted import FittedGP
 from kitt.fitting.noise import NoiseModel
+from kitt.gp.exact import LeaveOneOut
 from kitt.gp.sparse import SparsePosterior, choose_inducing
 from kitt.language import fitted_kernel
 from kitt.language.fitted_kernel import FittedKernel
@@ -33,7 +34,7 @@ from kitt.table.scaling import FloatArray, Warp
 if TYPE_CHECKING:
     from kitt.model.document import Model
 
-FORMAT, VERSION = "kitt-model", 3
+FORMAT, VERSION = "kitt-model", 4
 NO_FACTS: dict[str, Any] = {
     "log_prior": 0.0,
     "gradient_norm": 0.0,
@@ -65,8 +66,16 @@ def component_of(model: Model, k: int, rows: Dataset | None) -> dict[str, Any]:
         "noise_model": None if noise is None else noise.to_dict(),
         "inducing": None if gp is None or gp.inducing is None else gp.inducing.tolist(),
         "posterior": posterior_of(gp) if gp is not None and is_stored else None,
+        "left_out": None if gp is None or rows is None or gp.rows < rows.n else left_out_of(gp.stored_loo),
         "fit": facts_of(gp),
     }
+
+
+def left_out_of(predictions: LeaveOneOut | None) -> dict[str, str] | None:
+    """Predictions of rows by fits without them, if the weights come from such, as JSON types."""
+    if predictions is None:
+        return None
+    return {"mean": _encoded(predictions.mean), "variance": _encoded(predictions.variance)}
 
 
 def posterior_of(model: FittedGP) -> dict[str, Any] | None:
@@ -103,7 +112,7 @@ def facts_of(model: FittedGP | None) -> dict[str, Any]:
 
 def checked(document: Mapping[str, Any]) -> Mapping[str, Any]:
     """The document in this version; `CheckpointError` if it is of another kind or does not conform to the schema."""
-    document = check_format(document, FORMAT, VERSION, {1: from_version_1, 2: from_version_2})
+    document = check_format(document, FORMAT, VERSION, {1: from_version_1, 2: from_version_2, 3: from_version_3})
     check_schema(light(document), FORMAT, schema(), fitted_kernel.schema())  # `rows_of` checks rows, faster
     return document
 
@@ -127,10 +136,10 @@ def fields_of(document: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def details_of(document: Mapping[str, Any]) -> list[tuple[Any, Any, Mapping[str, Any]]]:
-    """The inducing points, the posterior and the facts of each fit, as `conditioned` takes them."""
+def details_of(document: Mapping[str, Any]) -> list[tuple[Any, Any, Any, Mapping[str, Any]]]:
+    """Inducing points, posterior, predictions of left-out rows and facts of each fit, as `conditioned` takes them."""
     return [
-        (part["inducing"], part["posterior"], {"prior": prior_of(part["is_plain"]), **part["fit"]})
+        (part["inducing"], part["posterior"], part["left_out"], {"prior": prior_of(part["is_plain"]), **part["fit"]})
         for part in document["components"]
     ]
 
@@ -156,6 +165,13 @@ def from_version_2(document: Mapping[str, Any]) -> dict[str, Any]:
     parts = [
         {**part, "posterior": None, "fit": {**part["fit"], "places_at_fit": None}} for part in document["components"]
     ]
+    return from_version_3({**document, "version": 3, "components": parts})
+
+
+def from_version_3(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A file of version 3 had no predictions of left-out rows."""
+    check_schema(light(document), FORMAT, schema(3), fitted_kernel.schema())
+    parts = [{**part, "left_out": None} for part in document["components"]]
     return {**document, "version": VERSION, "components": parts}
 
 
@@ -187,11 +203,12 @@ def conditioned(
     noise: NoiseModel | None,
     inducing: Any,
     posterior: Mapping[str, Any] | None,
+    left_out: Mapping[str, Any] | None,
     facts: Mapping[str, Any],
 ) -> FittedGP:
     """The GP of a kernel conditioned on rows, as `fit` returns it: exact, or sparse with inducing points.
 
-    A sparse posterior on the same rows that is given is not computed again.
+    What is given of the same rows, a sparse posterior and predictions of rows left out, is not computed again.
     """
     s = kernel.standardiser
     X = torch.tensor(rows.X if s is None else s.transform_x(rows.X))
@@ -202,10 +219,29 @@ def conditioned(
     if places is not None and (not len(places) or int(places.max()) >= len(y)):
         raise InvalidInputError(f"expected places of rows that are smaller than their number, {len(y)}")
     facts = {**facts, "gradient_norm": norm, "warnings": tuple(facts["warnings"]), "places_at_fit": places}
-    gp = FittedGP(fitted_kernel=kernel, X=X, y=y, inducing=Z, warp=warp, stored_noise=noise, **facts)
+    gp = FittedGP(
+        fitted_kernel=kernel,
+        X=X,
+        y=y,
+        inducing=Z,
+        warp=warp,
+        stored_noise=noise,
+        stored_loo=_left_out(y, left_out),
+        **facts,
+    )
     if posterior is not None and Z is not None:
         vars(gp)["posterior"] = _restored(kernel, Z, posterior)
     return gp
+
+
+def _left_out(y: Tensor, stored: Mapping[str, Any] | None) -> LeaveOneOut | None:
+    """The predictions that `left_out_of` stored."""
+    if stored is None:
+        return None
+    mean, variance = (torch.from_numpy(_decoded(stored[name])) for name in ("mean", "variance"))
+    if mean.shape != y.shape or variance.shape != y.shape or not (mean.isfinite().all() and (variance > 0).all()):
+        raise InvalidInputError(f"expected finite predictions of {len(y)} left-out rows, with positive variances")
+    return LeaveOneOut.of(y, mean, variance)
 
 
 def _restored(kernel: FittedKernel, Z: Tensor, stored: Mapping[str, Any]) -> SparsePosterior:
