@@ -51,16 +51,15 @@ def new_rows(encoding: Encoding, table: Any, y: ArrayLike | None) -> tuple[Datas
             raise InvalidInputError("expected y beside a raw table; got a Dataset, which has its own: leave y out")
         return table, ()
     if y is None:
-        frame = as_frame(table)
-        names = [] if frame is None else column_names(frame)
-        if frame is None or encoding.target not in names:
-            found = "an array" if frame is None else f"the columns {', '.join(names)}"
+        frame = None if as_frame(table) is None else encoding.named(table)
+        if frame is None or encoding.target not in frame:
+            found = "an array" if frame is None else f"the columns {', '.join(column_names(frame))}"
             raise InvalidInputError(
                 f"expected a table with the target '{encoding.target}'; got {found}",
                 "add that column, or give y beside the inputs",
                 {"command line": "add that column"},
             )
-        table = frame.set_axis(names, axis=1)
+        table = frame
         read = read_numbers(table[encoding.target])
         y = table[encoding.target] if read is None else read[0]
     try:
