@@ -321,6 +321,12 @@ def test_columns_are_counted_as_in_the_table_and_those_that_say_the_same_are_poi
     assert any("columns 'a' and 'fahrenheit' carry the same information" in text for text in suggestion.warnings)
 
 
+def test_a_target_among_the_inputs_is_not_given_twice() -> None:
+    with pytest.raises(ValueError, match="both, y and target='b': give one of them"):
+        kitt.suggest(table(), np.arange(40.0), target="b")
+    assert as_dataset(table(), np.arange(40.0), target="c").target == "c"
+
+
 def test_a_target_given_as_y_is_told_where_it_belongs() -> None:
     frame = pd.DataFrame({"x": np.arange(30.0), "price": np.arange(30.0)})
     with pytest.raises(ValueError, match="name a column as target='price'"):

@@ -240,6 +240,8 @@ def as_dataset(
             f"expected y as one value for each row, got the text '{y}': name a column as target='{y}'"
         )
     if y is not None:
+        if frame is not None and target in {*map(str, frame.columns)}:
+            raise refusal("y, or the name of a column as target", f"both, y and target='{target}'", "give one of them")
         target = target or str(getattr(y, "name", None) or "y")
         if frame is None and not exclude:
             return Dataset.from_arrays(X, y, None, target, drop_missing)
