@@ -16,7 +16,7 @@ from kitt.fitting.fitted import FittedGP
 from kitt.gp.exact import Posterior
 from kitt.model.mixture import Mixture
 from kitt.model.predictive import Predictive
-from kitt.table.dataset import Dataset
+from kitt.table.dataset import Dataset, values_of
 from kitt.table.encoding import Encoding, read_numbers
 from kitt.table.frames import as_frame
 from kitt.table.reading import Notes, column_names
@@ -62,14 +62,8 @@ def new_rows(encoding: Encoding, table: Any, y: ArrayLike | None) -> tuple[Datas
         table = frame
         read = read_numbers(table[encoding.target])
         y = table[encoding.target] if read is None else read[0]
-    try:
-        values = np.asarray(y, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInputError(f"expected numbers in the target '{encoding.target}', got text: correct it") from None
-    values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
     X, notes = encoding.encode(table)
-    if values.shape != (len(X),):
-        raise InvalidInputError(f"expected y of shape ({len(X)},), one value for each row; got shape {values.shape}")
+    values = values_of(y, len(X), f"the target '{encoding.target}'")
     return Dataset(X, values, encoding.names, encoding.target, encoding), notes
 
 

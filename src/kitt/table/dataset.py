@@ -260,6 +260,22 @@ def as_dataset(
     )
 
 
+def values_of(y: ArrayLike, rows: int, name: str = "y") -> FloatArray:
+    """y of shape (rows,) or (rows, 1) as finite numbers of shape (rows,)."""
+    given = array_of(y, "y")
+    try:
+        values = given.astype(np.float64)
+    except (TypeError, ValueError):
+        raise refusal(f"numbers in {name}", "text", "correct it") from None
+    values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+    if values.shape != (rows,):
+        shape = f"y of shape ({rows},), one value for each row"
+        raise refusal(shape, f"shape {given.shape}", "take both from one table")
+    if not np.isfinite(values).all():
+        raise refusal(f"finite numbers in {name}", "missing or infinite ones", "leave those rows out")
+    return values
+
+
 def _column(y: Any, rows: int) -> Any:
     """The values of y, without an index that pandas would align."""
     values = np.asarray(y)
