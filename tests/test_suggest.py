@@ -160,12 +160,14 @@ def test_few_rows_are_noted() -> None:
     [
         ({"k": 0}, "k, the number of captions"),
         ({"random_state": None}, "the seed must be a whole number"),
+        ({"random_state": 2**70}, "the seed must be a whole number"),
         ({"weights": "most"}, "stacking"),
         ({"effort": "none"}, "quick, normal, thorough"),
         ({"sums": False}, "no option is called sums"),
         ({"head": "tail"}, "classifier, decoder"),
         ({"ranking": "luck"}, "expected-loss"),
         ({"deadline": -1}, "deadline"),
+        ({"deadline": "10"}, "positive number of seconds, got '10'"),
         ({"colour": 1}, "the options are"),
     ],
 )

@@ -314,10 +314,10 @@ def array_of(values: ArrayLike, name: str) -> NDArray[Any]:
         raise refusal(f"{name} as an array", str(error), "pass an array of numpy") from error
 
 
-def check_unique(names: Sequence[str]) -> None:
+def check_unique(names: Sequence[str], what: str = "column") -> None:
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         named = listed([f"'{name}'" for name in twice])
-        raise refusal("a different name for each column", f"{named} more than once", "rename them")
+        raise refusal(f"a different name for each {what}", f"{named} more than once", "rename them")
 
 
 def similar(name: str, names: Sequence[str]) -> str:
