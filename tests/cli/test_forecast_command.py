@@ -104,7 +104,8 @@ def test_a_scheduler(run, tmp_path: Path) -> None:
 def test_a_scheduler_that_is_not_there_is_told(run, sales: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
     monkeypatch.setattr(sys.modules["kitt.forecast.many"], "_PATIENCE", 0.5)  # kitt.forecast is also a function
-    code, _, errors = run(sales, sales, "--time", "month", "--by", "units", "--scheduler", "tcp://127.0.0.1:1")
+    (sales.parent / "other.csv").write_bytes(sales.read_bytes())
+    code, _, errors = run(sales.parent, "--time", "month", "--scheduler", "tcp://127.0.0.1:1")
     assert code == 2
     assert "expected a dask scheduler at 'tcp://127.0.0.1:1'" in errors
 
