@@ -1,6 +1,9 @@
 """KITTRegressor: a scikit-learn estimator like any other, and what it adds."""
 
+import json
 import pickle
+from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -50,6 +53,22 @@ def test_what_a_fit_leaves(regressor: KITTRegressor) -> None:
     assert regressor.kernels_[0].columns == ("a", "b")
     assert "%" in regressor.explain().text
     assert regressor.score(*table(seed=1)) > 0.8
+
+
+def test_a_report_of_a_regressor_but_not_of_its_model(regressor: KITTRegressor, tmp_path: Path) -> None:
+    pytest.importorskip("jinja2", reason="the extra `report` is not installed")
+    kitt.write_report(regressor, tmp_path / "report.html")
+    assert "wave" in (tmp_path / "report.html").read_text()
+    for wrong in (regressor.model_, KITTRegressor(), None):
+        with pytest.raises(InvalidInputError, match=f"got a {type(wrong).__name__}, .*fit=True"):
+            kitt.write_report(wrong, tmp_path / "report.html")
+
+
+def test_the_network_is_named_or_a_path() -> None:
+    path = Path(str(files("kitt.network") / "weights" / "default.safetensors"))
+    ours, theirs = (KITTRegressor(**FAST, model=model).fit(*table()) for model in (path, "default"))
+    np.testing.assert_array_equal(ours.weights_, theirs.weights_)
+    json.dumps(ours.suggestion_.to_dict())
 
 
 def test_uncertainty_in_every_form(regressor: KITTRegressor) -> None:

@@ -160,12 +160,14 @@ def test_few_rows_are_noted() -> None:
     [
         ({"k": 0}, "k, the number of captions"),
         ({"random_state": None}, "the seed must be a whole number"),
+        ({"random_state": 2**70}, "the seed must be a whole number"),
         ({"weights": "most"}, "stacking"),
         ({"effort": "none"}, "quick, normal, thorough"),
         ({"sums": False}, "no option is called sums"),
         ({"head": "tail"}, "classifier, decoder"),
         ({"ranking": "luck"}, "expected-loss"),
         ({"deadline": -1}, "deadline"),
+        ({"deadline": "10"}, "positive number of seconds, got '10'"),
         ({"colour": 1}, "the options are"),
     ],
 )
@@ -319,6 +321,12 @@ def test_columns_are_counted_as_in_the_table_and_those_that_say_the_same_are_poi
     suggestion = kitt.suggest(frame)
     assert "30 rows, 3 input columns" in repr(suggestion)
     assert any("columns 'a' and 'fahrenheit' carry the same information" in text for text in suggestion.warnings)
+
+
+def test_a_target_among_the_inputs_is_not_given_twice() -> None:
+    with pytest.raises(ValueError, match="both, y and target='b': give one of them"):
+        kitt.suggest(table(), np.arange(40.0), target="b")
+    assert as_dataset(table(), np.arange(40.0), target="c").target == "c"
 
 
 def test_a_target_given_as_y_is_told_where_it_belongs() -> None:

@@ -68,10 +68,14 @@ class PartialExportWarning(UserWarning):
 
 
 class MissingExtraError(KittError, ImportError):
-    """An optional dependency that is not installed."""
+    """An optional dependency that is not installed: that of an extra of this package, or without one a package by itself.
 
-    def __init__(self, package: str, extra: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs '{package}', which is not installed: pip install 'kitt-gp[{extra}]'")
+    The extra is installed from the clone, because this package is on no index.
+    """
+
+    def __init__(self, package: str, extra: str | None, purpose: str) -> None:
+        remedy = f"pip install {package}" if extra is None else f"in the clone of kitt, pip install '.[{extra}]'"
+        super().__init__(f"{purpose} needs '{package}', which is not installed: {remedy}")
         self._given = package, extra, purpose
 
     def __reduce__(self) -> tuple[Any, ...]:

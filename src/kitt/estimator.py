@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +35,7 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
         Number of captions that the network proposes.
     weights : {"stacking", "bic", "lml", "network", "uniform"}
         How the fitted kernels are averaged.
-    model : str
+    model : str or path
         Checkpoint of the network: a bundled name or a file.
     effort : {"quick", "normal", "thorough"}
         How much is fitted; see `kitt.model.candidates`.
@@ -75,7 +76,7 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
         k: int = Options.k,
         *,
         weights: str = Options.weights,
-        model: str = Options.model,
+        model: str | PathLike[str] = Options.model,
         effort: str = Options.effort,
         warp: bool = Options.warp,
         objective: str = Options.objective,

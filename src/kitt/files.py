@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import secrets
+import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,19 +26,33 @@ T = TypeVar("T")
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Any]:
-    """Open a temporary binary file that replaces `path` when it is complete; after an error, `path` is unchanged."""
-    path = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    """Open a temporary binary file that replaces `path` when it is complete; after an error, `path` is unchanged.
+
+    The new file has the permissions of the old one. A link stays one: the file that it leads to is replaced. What is no
+    file, such as a pipe or a device, is written to.
+    """
+    if _is_device(path):
+        with open(path, "wb") as device:
+            yield device
+        return
+    file = Path(os.path.realpath(path))
+    temporary = file.parent / f".{file.name}.{secrets.token_hex(4)}.tmp"
     try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
+        with open(temporary, "xb") as new:  # with the permissions that the umask leaves
+            if file.exists():
+                os.chmod(temporary, stat.S_IMODE(file.stat().st_mode))
+            yield new
+            new.flush()
+            os.fsync(new.fileno())
+        os.replace(temporary, file)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
+
+
+def _is_device(path: str | os.PathLike[str]) -> bool:
+    """Whether a path leads to something that can be written to but is no file: a pipe, a terminal, /dev/null."""
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
@@ -59,10 +75,15 @@ def check_writable(path: str | os.PathLike[str], *inputs: object) -> None:
         raise InvalidInputError(f"cannot write {path}: it is a file that is read, and would be lost: name another one")
     if path.is_dir():
         raise InvalidInputError(f"cannot write {path}: it is a directory, name a file in it")
-    if not path.parent.is_dir():
-        raise InvalidInputError(f"cannot write {path}: there is no directory {path.parent}")
+    if _is_device(path):
+        if not os.access(path, os.W_OK):
+            raise InvalidInputError(f"cannot write {path}: permission denied")
+        return
+    parent = path.parent if not path.is_symlink() else Path(os.path.realpath(path)).parent
+    if not parent.is_dir():
+        raise InvalidInputError(f"cannot write {path}: there is no directory {parent}")
     try:
-        with tempfile.TemporaryFile(dir=path.parent):
+        with tempfile.TemporaryFile(dir=parent):
             pass
     except OSError as error:
         raise InvalidInputError(f"cannot write {path}: {error.strerror}") from error

@@ -79,6 +79,14 @@ def test_thousands_and_month_names_are_read(run, tmp_path: Path) -> None:
     assert "column 'v': 1,000 read as 1000" in record["notes"]
 
 
+def test_series_of_one_name_are_refused(run, tmp_path: Path) -> None:
+    rows = [(*pair, day) for pair in (("a, b", "c"), ("a", "b, c")) for day in range(9)]
+    pd.DataFrame(rows, columns=["store", "product", "units"]).to_csv(tmp_path / "long.csv", index=False)
+    code, _, errors = run(tmp_path / "long.csv", "--by", "store", "--by", "product", "-n", 2)
+    assert code == 2
+    assert "'a, b, c' more than once" in errors
+
+
 def test_a_scheduler(run, tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")
     rows = [(store, day, float(day % 4 + 10)) for store in "ab" for day in range(16)]
@@ -96,7 +104,8 @@ def test_a_scheduler(run, tmp_path: Path) -> None:
 def test_a_scheduler_that_is_not_there_is_told(run, sales: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
     monkeypatch.setattr(sys.modules["kitt.forecast.many"], "_PATIENCE", 0.5)  # kitt.forecast is also a function
-    code, _, errors = run(sales, sales, "--time", "month", "--by", "units", "--scheduler", "tcp://127.0.0.1:1")
+    (sales.parent / "other.csv").write_bytes(sales.read_bytes())
+    code, _, errors = run(sales.parent, "--time", "month", "--scheduler", "tcp://127.0.0.1:1")
     assert code == 2
     assert "expected a dask scheduler at 'tcp://127.0.0.1:1'" in errors
 

@@ -219,8 +219,10 @@ def test_points_of_the_unit_cube(model: Model) -> None:
     torch.testing.assert_close(unit.posterior(inside).mean, model.to_botorch().posterior(Z).mean)
     single = model.to_botorch(single=True, bounds=BOUNDS)
     torch.testing.assert_close(single.posterior(inside).mean, model.to_botorch(single=True).posterior(Z).mean)
-    with pytest.raises(InvalidInputError, match=r"bounds of shape \(2, 2\)"):
-        model.to_botorch(bounds=[[0.0, 0.0], [0.0, 1.0]])
+    for wrong in ([[0.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [0.0, 0.0]], [0, 1], [[0.0, 0.0], [1.0, np.inf]]):
+        for is_single in (False, True):
+            with pytest.raises(InvalidInputError, match=r"bounds of shape \(2, 2\)"):
+                model.to_botorch(single=is_single, bounds=wrong)
 
 
 def test_copies_and_states(model: Model) -> None:

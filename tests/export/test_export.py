@@ -131,7 +131,7 @@ def test_unknown_library():
 def test_missing_library(library):
     if importlib.util.find_spec(library):
         pytest.skip("is installed here")
-    with pytest.raises(MissingExtraError, match=f"kitt-gp\\[{library}\\]"):
+    with pytest.raises(MissingExtraError, match=rf"pip install '\.\[{library}\]'"):
         export.live(cases.fitted("RBF"), library)
 
 

@@ -163,7 +163,7 @@ def test_new_rows_are_checked(fitted: Any) -> None:
         fit.predict(np.zeros((4, 2)))
     with pytest.raises(InvalidInputError, match="finite"):
         fit.predict(np.full((1, 3), np.nan))
-    with pytest.raises(InvalidInputError, match="one for each row"):
+    with pytest.raises(InvalidInputError, match="one value for each row"):
         fit.log_density(np.zeros((4, 3)), np.zeros(3))
 
 

@@ -75,6 +75,20 @@ def test_moments_and_density_are_those_of_a_mixture(models):
     assert np.allclose(np.diag(mixture.covariance(NEW)), variance, rtol=1e-6)
 
 
+def test_a_density_is_of_one_finite_number_for_each_row(models: tuple[FittedGP, ...]) -> None:
+    y = np.arange(float(len(NEW)))
+    for one in (Mixture.of(models, np.ones(len(models))), models[0]):
+        assert np.array_equal(one.log_density(NEW, y[:, None]), one.log_density(NEW, y))
+        for wrong, message in (
+            (y[:1], "one value for each row"),
+            (y[None], "one value for each row"),
+            (y * np.nan, "finite numbers in y"),
+            (["a"] * len(y), "numbers in y; got text"),
+        ):
+            with pytest.raises(InvalidInputError, match=message):
+                one.log_density(NEW, wrong)
+
+
 def test_samples_have_the_moments_and_the_quantiles(models):
     mixture = Mixture.of(models, np.array([0.3, 0.4, 0.3]))
     draws = mixture.sample(NEW, 20_000, random_state=0)

@@ -74,6 +74,9 @@ def test_rows_that_do_not_fit_are_refused(model: Model) -> None:
         model.update(new.assign(price=["a", "b", "c"]))
     with pytest.raises(ValueError, match="finite"):
         model.update(new.assign(price=[1.0, np.inf, 2.0]))
+    for wide in (np.ones((3, 5)), pd.DataFrame(np.ones((3, 5)))):
+        with pytest.raises(InvalidInputError, match=r"expected 2 columns, a, kind, .*; got 5"):
+            model.update(wide, new["price"])
     with pytest.raises(InvalidInputError, match="no rows"):
         Model.from_dict(model.to_dict(rows=False)).update(new)
 

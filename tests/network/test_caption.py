@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import torch
 from kitt.errors import CheckpointError, InvalidInputError
 from kitt.lab.simulate import DEFAULT_DATA, simulate
 from kitt.network.advice import AdviceConfig, AdviceHead, to_tensors
-from kitt.network.caption import HEADS, caption
+from kitt.network.caption import HEADS, caption, captions_of
 from kitt.network.checkpoint import Checkpoint, LoadedModel
 from kitt.network.network import PaperConfig, StemConfig, build
 from kitt.network.ranking import RANKINGS, rank, ranked
@@ -206,6 +207,8 @@ def test_temperature_and_strangeness():
         ({"search": "depth"}, InvalidInputError, "search must be one of"),
         ({"ranking": "taste"}, InvalidInputError, "ranking must be one of"),
         ({"model": "no-such-model"}, CheckpointError, "no-such-model"),
+        ({"model": Path("no-such-model")}, CheckpointError, "no-such-model"),
+        ({"random_state": 2**70}, InvalidInputError, "the seed must be a whole number"),
     ],
 )
 def test_bad_options_are_explained(options, error, message):
@@ -221,6 +224,17 @@ def test_bad_shapes_are_explained(shape):
         caption(np.zeros((9, 2)), np.zeros(9), k=2.5)
     with pytest.raises(InvalidInputError, match="expected X of shape"):
         caption(np.zeros(shape), np.zeros(shape[0]), model=STEM)
+
+
+def test_what_has_no_kernel_is_refused_unless_it_is_asked_for() -> None:
+    X, y = table()
+    for rows, target, message in (
+        (X[:7], y[:7], "at least 8 rows; got 7"),
+        (X, 0 * y + 3, "varies; got 3.0 in every row"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            caption(rows, target, model=STEM)
+        assert len(captions_of(rows, target, model=STEM)) == 3
 
 
 def test_captions_depend_neither_on_units_nor_on_signs() -> None:

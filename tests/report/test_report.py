@@ -177,7 +177,7 @@ def test_a_missing_library_is_named(monkeypatch, library: str) -> None:
     for module in [name for name in sys.modules if name.startswith(("kitt.report.", f"{library}."))]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(MissingExtraError, match=rf"'{library}.*kitt-gp\[report\]"):
+    with pytest.raises(MissingExtraError, match=rf"'{library}.*pip install '\.\[report\]'"):
         _ = kitt.report.write_report
 
 

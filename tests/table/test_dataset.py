@@ -81,14 +81,25 @@ def test_new_arrays_go_by_position_constants_included():
     data = Dataset.from_arrays(X, np.arange(9))
     assert data.names == ("x1", "x3")
     np.testing.assert_array_equal(data.encoding.encode(X[:2] + 1)[0], [[1, 1], [2, 2]])
-    with pytest.raises(InvalidInputError, match="got no x3"):
-        data.encoding.encode(X[:, :2])
+    for wrong in (X[:, :2], X.T, np.ones((2, 4)), np.ones((2, 7))):
+        with pytest.raises(InvalidInputError, match=f"expected 3 columns, x1, x2, x3, .*; got {wrong.shape[1]}: give"):
+            data.encoding.encode(wrong)
 
 
 def test_new_rows_without_header_and_target():
     data = read("".join(f"{i},{i % 3},{i * i}\n" for i in range(9)))
     for text in ("5,1\n", "5,1,25\n"):
         np.testing.assert_array_equal(data.encoding.encode(read_table(io.StringIO(text))[0])[0], [[5, 1]])
+    for text in ("5\n", "5,1,25,4\n", "5,1,25,4,3\n"):
+        with pytest.raises(InvalidInputError, match="expected 2 columns, x1, x2, in a table without names; got"):
+            data.encoding.encode(read_table(io.StringIO(text))[0])
+
+
+def test_new_rows_without_header_may_have_a_column_that_was_excluded():
+    table = pd.DataFrame([[i, i % 4, i % 3, i * i] for i in range(9)])
+    encoding = Dataset.from_frame(table, exclude="x2").encoding
+    for rows in (table, table[[0, 2]].set_axis([0, 1], axis=1)):
+        np.testing.assert_array_equal(encoding.encode(rows)[0], table[[0, 2]])
 
 
 def test_encoding_refuses_other_dicts():

@@ -48,15 +48,18 @@ def dataset_of(X: Any, Y: Any) -> Dataset:
 
 def box_of(bounds: Any, rows: Dataset) -> FloatArray:
     """The lowest and the largest values of each input (2, D): as given, or of the points."""
-    if bounds is None:
-        return np.stack([rows.X.min(0), rows.X.max(0)])
+    return np.stack([rows.X.min(0), rows.X.max(0)]) if bounds is None else checked_box(bounds, rows.d)
+
+
+def checked_box(bounds: Any, dims: int) -> FloatArray:
+    """Bounds of shape (2, D) as finite numbers, the lower below the upper."""
     try:
         box = np.asarray(torch.as_tensor(bounds).detach().cpu(), dtype=np.float64)
     except (TypeError, ValueError, RuntimeError):
-        raise InvalidInputError(f"expected bounds of shape (2, {rows.d}), got {bounds!r}") from None
-    if box.shape != (2, rows.d) or not np.isfinite(box).all() or not (box[0] < box[1]).all():
+        raise InvalidInputError(f"expected bounds of shape (2, {dims}), got {bounds!r}") from None
+    if box.shape != (2, dims) or not np.isfinite(box).all() or not (box[0] < box[1]).all():
         raise InvalidInputError(
-            f"expected finite bounds of shape (2, {rows.d}), the lower below the upper; got {box.tolist()}"
+            f"expected finite bounds of shape (2, {dims}), the lower below the upper; got {box.tolist()}"
         )
     return box
 

@@ -17,7 +17,7 @@ from kitt.errors import InvalidInputError, KittError
 from kitt.files import check_writable
 
 if TYPE_CHECKING:
-    from kitt.forecast.many import Forecasts
+    from kitt.forecast.many import Forecasts, Task
     from kitt.forecast.result import Forecast
     from kitt.forecast.tables import Columns
 
@@ -62,7 +62,7 @@ def forecast(
     """Forecast series: mean and quantiles of every step ahead, with what the past says about them."""
     from kitt.forecast.tables import Columns
 
-    paths = list(files_of(tables))
+    paths = list(dict.fromkeys(files_of(tables)))  # a file that is named twice is one
     for file in (out, picture, report, summary):
         if file is not None:
             check_writable(file, *paths)
@@ -79,7 +79,7 @@ def forecast(
             "one",
             "name the column of --by",
         )
-        rows, columns = next(iter(tasks.values()))
+        _, rows, columns = tasks[0]
         _one(rows, columns, paths[0], horizon, levels, options, (out, picture, report), as_json)
     else:
         got = f"{len(tasks)} by {', '.join(by)}" if by else str(len(tasks))
@@ -88,12 +88,12 @@ def forecast(
         _many(tasks, horizon, levels, options, (out, summary), as_json, jobs, scheduler)
 
 
-def _tasks(paths: Sequence[str], wanted: Columns) -> dict[str, Any]:
-    """The rows and columns of each series, by name; for one of several files that cannot be read, the error."""
+def _tasks(paths: Sequence[str], wanted: Columns) -> list[Task]:
+    """The name, the rows and the columns of each series; for one of several files that cannot be read, the error."""
     from kitt.forecast.tables import series_of
     from kitt.table.reading import read_table
 
-    tasks: dict[str, Any] = {}
+    tasks: list[Task] = []
     for path in paths:
         try:
             frame, read = read_table(path)
@@ -101,11 +101,12 @@ def _tasks(paths: Sequence[str], wanted: Columns) -> dict[str, Any]:
         except KittError as error:
             if len(paths) == 1:
                 raise
-            tasks[path] = (error, None)  # the others are forecast
+            tasks.append((path, error, None))  # the others are forecast
             continue
         notes([*read, *_unused_times(frame, columns)])
         for name, rows in series_of(frame, columns):
-            tasks[": ".join(part for part in (path if len(paths) > 1 else "", name) if part) or path] = (rows, columns)
+            full = ": ".join(part for part in (path if len(paths) > 1 else "", name) if part)
+            tasks.append((full or path, rows, columns))
     return tasks
 
 
@@ -177,7 +178,7 @@ def _show(made: Forecast, levels: Sequence[float], is_listed: bool) -> None:
 
 
 def _many(
-    tasks: dict[str, Any],
+    tasks: Sequence[Task],
     horizon: int,
     levels: Sequence[float],
     options: dict[str, Any],

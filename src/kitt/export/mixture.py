@@ -26,6 +26,7 @@ from gpytorch.distributions import MultivariateNormal
 from linear_operator import to_linear_operator
 from torch import Tensor
 
+from kitt.botorch.points import checked_box
 from kitt.errors import InvalidInputError
 from kitt.export.gaussian_process import Part
 from kitt.fitting.fitted import NODES
@@ -140,10 +141,8 @@ class MixtureModel(BotorchModel, FantasizeMixin):
         scale = [np.zeros(D), np.ones(D), 0.0, 1.0] if s is None else [s.x_mean, s.x_scale, s.y_mean, s.y_scale]
         for name, value in zip(("x_mean", "x_scale", "y_mean", "y_scale"), scale, strict=True):
             self.register_buffer(name, torch.tensor(value, dtype=torch.float64))
-        box = torch.stack([torch.zeros(D), torch.ones(D)]) if bounds is None else torch.as_tensor(np.asarray(bounds))
-        if box.shape != (2, D) or not (box[0] < box[1]).all():
-            raise InvalidInputError(f"expected bounds of shape (2, {D}), the lower below the upper; got {box.tolist()}")
-        self.register_buffer("bounds", box.to(torch.float64))
+        box = np.stack([np.zeros(D), np.ones(D)]) if bounds is None else checked_box(bounds, D)
+        self.register_buffer("bounds", torch.tensor(box))
         self.eval()
 
     @property

@@ -23,6 +23,7 @@ from gpytorch.priors import Prior
 from torch import Tensor
 from torch.distributions import constraints
 
+from kitt.botorch.points import checked_box
 from kitt.export import live
 from kitt.export.gpytorch import FixedMean, Noise, NoisySum, tensor
 from kitt.fitting.starts import FlatPrior
@@ -80,7 +81,7 @@ def single_task_gp(fitted: FittedKernel, prior: str, X: Any, y: Any, bounds: Any
     """The GP given raw X (N, D) and y (N,); `prior` is a preset of `language.priors`."""
     dims = len(fitted.columns)
     s = fitted.standardiser or Standardiser.identity(dims)
-    low, high = (np.zeros(dims), np.ones(dims)) if bounds is None else np.asarray(bounds, dtype=float)
+    low, high = (np.zeros(dims), np.ones(dims)) if bounds is None else checked_box(bounds, dims)
     kernel, likelihood = live(fitted, "botorch", standardised=True), _likelihood(fitted)
     priors = FlatPrior.of(preset(prior), fitted.kernel).slots
     terms = _terms(kernel)

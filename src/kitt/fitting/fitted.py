@@ -22,6 +22,7 @@ from kitt.gp.exact import LOG_2PI, LeaveOneOut, Posterior, leave_one_out, normal
 from kitt.gp.sparse import SparsePosterior, choose_inducing
 from kitt.language.fitted_kernel import FittedKernel
 from kitt.language.grammar import Expression
+from kitt.table.dataset import values_of
 from kitt.table.scaling import IDENTITY, FloatArray, Warp
 
 _ENTRIES = 2**22  # of the covariance between training rows and new ones, worked on at once
@@ -205,8 +206,9 @@ class FittedGP:
     def log_density(self, X: ArrayLike, y: ArrayLike) -> FloatArray:
         """Log predictive density (M,) of observations y at X, noise included, in original units."""
         s = self.fitted_kernel.standardiser
-        u = np.asarray(y, np.float64) if s is None else s.transform_y(y)
         mean, _, variance = self.moments(self.inputs(X))
+        observed = values_of(y, len(mean))
+        u = observed if s is None else s.transform_y(observed)
         density = normal_log_density(self.warp.forward(u), mean, variance)
         return density + self.warp.log_slope(u) + (0.0 if s is None else s.log_density_offset)
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import ndtri, softmax
 
+from kitt.errors import InvalidInputError
 from kitt.fitting.fitted import FittedGP
 from kitt.forecast.fit import Fit
 from kitt.model.mixture import Component
@@ -179,3 +181,10 @@ def spread_of(past: Backtest, config: EvaluateConfig = DEFAULT) -> float:
     count = float(len(np.unique(past.start)))
     factor = 2 * np.log(max(needed, 1e-3)) * count / (count + config.prior_errors)
     return float(np.clip(np.exp(factor), *config.spread_range))
+
+
+def interval_levels(probability: float) -> tuple[float, float]:
+    """The levels of the quantiles between which a value lies with this probability."""
+    if not (isinstance(probability, Real) and 0 < probability < 1):
+        raise InvalidInputError(f"expected the probability of an interval, between 0 and 1; got {probability!r}")
+    return (1 - probability) / 2, (1 + probability) / 2

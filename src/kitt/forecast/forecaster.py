@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from kitt.errors import InvalidInputError
-from kitt.forecast.pipeline import forecast
+from kitt.forecast.pipeline import check_horizon, forecast
 from kitt.forecast.result import Forecast
 
 if TYPE_CHECKING:
@@ -92,7 +92,11 @@ class KITTForecaster(BaseEstimator):
         check_is_fitted(self, "fh_")
         steps = self._asked(fh)
         made = self.forecast_
-        if self.X_ is not None and X is not None:
+        if self.X_ is None and X is not None:
+            raise InvalidInputError(
+                "expected no X, since there was none in fit; got one: fit with X too, or leave it out"
+            )
+        if X is not None:
             made = self.forecast_ = self._forecast(steps, X)
         if made is None:
             raise InvalidInputError("expected X for the steps ahead, since there was one in fit; got none: give it too")
@@ -107,7 +111,10 @@ class KITTForecaster(BaseEstimator):
     def _asked(self, fh: Any) -> np.ndarray:
         if fh is not None:
             return _steps(fh)
-        return np.arange(1, self.horizon + 1) if self.fh_ is None else self.fh_
+        if self.fh_ is not None:
+            return self.fh_
+        check_horizon(self.horizon)
+        return np.arange(1, self.horizon + 1)
 
     def _wrapped(self, values: np.ndarray, made: Forecast, steps: np.ndarray, columns: Any = None) -> Any:
         import pandas as pd

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +11,16 @@ from kitt.errors import FitError, InvalidInputError, KittError, MissingExtraErro
 from kitt.fitting.fit import UNFIT
 from kitt.forecast.result import LEVELS, Forecast
 from kitt.forecast.tables import Columns, SeriesTable, one_series, series_of
+from kitt.table.encoding import check_unique
 from kitt.table.frames import as_frame
+from kitt.table.reading import refusal
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
+# A name, and a series, or the rows of a table with their columns, or the error because of which there are none.
+Task = tuple[str, Any, Columns | None]
 _PATIENCE = 10  # seconds to wait for a scheduler
 
 
@@ -99,20 +103,20 @@ def forecast_many(
     (8, ['new'])
     """
     if isinstance(data, Mapping):
-        tasks: dict[str, tuple[Any, Columns | None]] = {str(k): (SeriesTable(y), None) for k, y in data.items()}
+        tasks: list[Task] = [(str(name), SeriesTable(y), None) for name, y in data.items()]
     else:
         frame = as_frame(data)
         if frame is None:
             raise InvalidInputError(f"expected a data frame or a mapping of series; got {type(data).__name__}")
         columns = Columns(target, time, (by,) if isinstance(by, str) else tuple(by))
         frame, columns = columns.of(frame)
-        tasks = {name: (rows, columns) for name, rows in series_of(frame, columns)}
+        tasks = [(name, rows, columns) for name, rows in series_of(frame, columns)]
     records = run(tasks, horizon, tuple(levels), options, jobs, scheduler, progress)
     return collected(records)
 
 
 def run(
-    tasks: Mapping[str, tuple[Any, Columns | None]],
+    tasks: Sequence[Task],
     horizon: int,
     levels: tuple[float, ...],
     options: Mapping[str, Any],
@@ -122,8 +126,11 @@ def run(
 ) -> list[dict[str, Any]]:
     """A record for each task, in order: its forecast as a table, and a line of the summary.
 
-    A task is a series, or the rows of a table with their columns, or the error because of which there are none.
+    The names must differ, because records are told apart by them.
     """
+    if not tasks:
+        raise refusal("at least one series", "none", "give a table with rows, or a mapping that is not empty")
+    check_unique([name for name, _, _ in tasks], "series")
     done = []
     for record in _each(tasks, horizon, levels, options, jobs, scheduler):
         done.append(record)
@@ -133,14 +140,14 @@ def run(
 
 
 def _each(
-    tasks: Mapping[str, tuple[Any, Columns | None]],
+    tasks: Sequence[Task],
     horizon: int,
     levels: tuple[float, ...],
     options: Mapping[str, Any],
     jobs: int,
     scheduler: str | None,
 ) -> Iterator[dict[str, Any]]:
-    arguments = [(name, rows, columns, horizon, levels, dict(options)) for name, (rows, columns) in tasks.items()]
+    arguments = [(*task, horizon, levels, dict(options)) for task in tasks]
     if jobs == 1 and scheduler is None:
         yield from (record_of(*argument) for argument in arguments)
         return

@@ -23,6 +23,7 @@ from kitt.forecast.seasons import Season, find_seasons
 from kitt.forecast.series import MIN_VALUES, Series
 from kitt.model.mixture import Mixture
 from kitt.model.predictive import Tail
+from kitt.table.encoding import array_of
 from kitt.table.scaling import FloatArray, Standardiser
 
 if TYPE_CHECKING:
@@ -142,8 +143,7 @@ def checked(
     A period of which the series does not show a single cycle is left out; without any other, periods are searched for.
     """
     series = Series.of(y, index)
-    if not isinstance(horizon, int | np.integer) or not 1 <= horizon <= config.largest_horizon:
-        raise InvalidInputError(f"expected a horizon from 1 to {config.largest_horizon} steps; got {horizon!r}")
+    check_horizon(horizon, config)
     known, notes = Covariates.of(X, future, series, len(np.atleast_1d(np.asarray(y))), int(horizon))
     series = replace(series, notes=(*series.notes, *notes))
     given, long = _given(season, series), float(series.end - series.times[0])
@@ -154,6 +154,11 @@ def checked(
         )
         given = tuple(one for one in given if one not in unseen) or None
     return series, known, given
+
+
+def check_horizon(horizon: Any, config: ForecastConfig = DEFAULT) -> None:
+    if not isinstance(horizon, int | np.integer) or not 1 <= horizon <= config.largest_horizon:
+        raise InvalidInputError(f"expected a horizon from 1 to {config.largest_horizon} steps; got {horizon!r}")
 
 
 # --- steps -----------------------------------------------------------------------------------------------------------
@@ -172,12 +177,14 @@ def _structure(
 def _given(season: Any, series: Series) -> tuple[Season, ...] | None:
     if season is None:
         return None
-    steps = np.atleast_1d(np.asarray(season, np.float64))
-    if steps.tolist() == [0.0]:
+    steps = np.atleast_1d(array_of(season, "season"))
+    if steps.tolist() in ([0], []):
         return ()
-    if not np.isfinite(steps).all() or (steps < 2).any() or len(steps) > _MOST_SEASONS:
+    is_list = steps.ndim == 1 and len(steps) <= _MOST_SEASONS and steps.dtype.kind in "iuf"
+    if not is_list or not np.isfinite(steps).all() or (steps < 2).any() or len(np.unique(steps)) < len(steps):
         raise InvalidInputError(
-            f"expected at most {_MOST_SEASONS} periods of at least two steps each, or 0 for no season; got {season!r}"
+            f"expected at most {_MOST_SEASONS} periods of at least two steps each, all different, or 0 for no season; "
+            f"got {season!r}"
         )
     named = {period: name for name, period in series.calendar.items()}
     return tuple(Season(period, named.get(period, ""), np.inf) for period in (steps * series.step).tolist())

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from kitt.errors import InvalidInputError
 from kitt.forecast.candidates import Candidate
 from kitt.forecast.changepoint import Change, is_seen, is_supported
-from kitt.forecast.evaluate import Backtest, widened
+from kitt.forecast.evaluate import Backtest, interval_levels, widened
 from kitt.forecast.level import Level, level_of, word_means
 from kitt.forecast.seasons import Season
 from kitt.forecast.series import Series, text_of
@@ -104,9 +104,7 @@ class Forecast:
 
     def interval(self, level: float = 0.9) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends of the central intervals of this probability, (horizon,) each."""
-        if not 0 < level < 1:
-            raise InvalidInputError(f"expected the probability of an interval, between 0 and 1; got {level}")
-        ends = self.quantiles([(1 - level) / 2, (1 + level) / 2])
+        ends = self.quantiles(interval_levels(level))
         return ends[:, 0], ends[:, 1]
 
     def sample(self, count: int = 1, random_state: int | None = None) -> FloatArray:
@@ -247,8 +245,8 @@ class Forecast:
                 f"expected more than {self.series.n} values to forecast the past from; give a longer series"
             )
         s, past, index = self.standardiser, self.past, self.recent.index
-        tail = (1 - level) / 2
-        q = s.inverse_mean(widened(past.predictive, self.spread).quantiles(np.array([tail, 0.5, 1 - tail])))
+        low, high = interval_levels(level)
+        q = s.inverse_mean(widened(past.predictive, self.spread).quantiles(np.array([low, 0.5, high])))
         return pd.DataFrame(
             {
                 "origin": index[past.start - 1],

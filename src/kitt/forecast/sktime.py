@@ -13,7 +13,7 @@ from kitt.forecast.result import Forecast
 try:
     from sktime.forecasting.base import BaseForecaster  # type: ignore[import-not-found, unused-ignore]
 except ImportError as error:
-    raise MissingExtraError("sktime", "sktime", "the forecaster for sktime") from error
+    raise MissingExtraError("sktime", None, "the forecaster for sktime") from error
 
 
 class KITTForecaster(BaseForecaster):

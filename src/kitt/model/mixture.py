@@ -21,6 +21,7 @@ from kitt.errors import InvalidInputError
 from kitt.fitting.fitted import FittedGP
 from kitt.language.fitted_kernel import FittedKernel
 from kitt.model.predictive import NO_TAIL, Predictive, Tail
+from kitt.table.dataset import values_of
 from kitt.table.scaling import FloatArray, Standardiser, Warp
 
 
@@ -201,9 +202,10 @@ class Mixture:
 
     def log_density(self, X: ArrayLike, y: ArrayLike) -> FloatArray:
         """Log predictive density (M,) of observations y at X, noise included, in original units."""
-        s = self._standardiser
-        u = np.asarray(y, np.float64) if s is None else s.transform_y(y)
-        return self.predictive(X).log_density(u) + (0.0 if s is None else s.log_density_offset)
+        predictive, s = self.predictive(X), self._standardiser
+        observed = values_of(y, predictive.mean.shape[1])
+        u = observed if s is None else s.transform_y(observed)
+        return predictive.log_density(u) + (0.0 if s is None else s.log_density_offset)
 
     def covariance(self, X: ArrayLike, noisy: bool = True) -> FloatArray:
         """Joint covariance (M, M) in original units: of the functions, within and between the models, plus the noise.

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, get_args
 
 from kitt.errors import InvalidInputError
 from kitt.fitting.config import FitConfig
 from kitt.model.candidates import EFFORTS, Effort
 from kitt.model.weights import Weighting
+from kitt.network.caption import checked_seed
 
 Progress = Callable[[str, float], None]  # what is being done, and the share that is done
 
@@ -22,7 +24,7 @@ class Options:
     """Every choice of the pipeline, declared once."""
 
     k: int = 3  # number of captions
-    model: str = "default"  # checkpoint
+    model: str = "default"  # checkpoint: a bundled name or a file; a path becomes text
     head: str = "decoder"
     search: str = "beam"
     ranking: str = "expected-loss"
@@ -47,11 +49,11 @@ class Options:
             raise InvalidInputError(
                 f"growth, the number of words to add, must be a whole number of at least 0, got {self.growth!r}"
             )
-        if not isinstance(self.random_state, Integral) or self.random_state < 0:
-            raise InvalidInputError(f"the seed must be a whole number of at least 0, got {self.random_state!r}")
-        object.__setattr__(self, "random_state", int(self.random_state))  # a number of numpy is no seed of torch
-        if self.deadline is not None and not self.deadline > 0:
-            raise InvalidInputError(f"the deadline must be a positive number of seconds, got {self.deadline}")
+        object.__setattr__(self, "random_state", checked_seed(self.random_state))
+        if isinstance(self.model, os.PathLike):
+            object.__setattr__(self, "model", os.fspath(self.model))
+        if self.deadline is not None and not (isinstance(self.deadline, Real) and self.deadline > 0):
+            raise InvalidInputError(f"the deadline must be a positive number of seconds, got {self.deadline!r}")
 
     @classmethod
     def of(cls, **options: Any) -> Options:

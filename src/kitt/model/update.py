@@ -16,7 +16,7 @@ from kitt.fitting.fitted import FittedGP
 from kitt.gp.exact import Posterior
 from kitt.model.mixture import Mixture
 from kitt.model.predictive import Predictive
-from kitt.table.dataset import Dataset
+from kitt.table.dataset import Dataset, values_of
 from kitt.table.encoding import Encoding, read_numbers
 from kitt.table.frames import as_frame
 from kitt.table.reading import Notes, column_names
@@ -51,26 +51,19 @@ def new_rows(encoding: Encoding, table: Any, y: ArrayLike | None) -> tuple[Datas
             raise InvalidInputError("expected y beside a raw table; got a Dataset, which has its own: leave y out")
         return table, ()
     if y is None:
-        frame = as_frame(table)
-        names = [] if frame is None else column_names(frame)
-        if frame is None or encoding.target not in names:
-            found = "an array" if frame is None else f"the columns {', '.join(names)}"
+        frame = None if as_frame(table) is None else encoding.named(table)
+        if frame is None or encoding.target not in frame:
+            found = "an array" if frame is None else f"the columns {', '.join(column_names(frame))}"
             raise InvalidInputError(
                 f"expected a table with the target '{encoding.target}'; got {found}",
                 "add that column, or give y beside the inputs",
                 {"command line": "add that column"},
             )
-        table = frame.set_axis(names, axis=1)
+        table = frame
         read = read_numbers(table[encoding.target])
         y = table[encoding.target] if read is None else read[0]
-    try:
-        values = np.asarray(y, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInputError(f"expected numbers in the target '{encoding.target}', got text: correct it") from None
-    values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
     X, notes = encoding.encode(table)
-    if values.shape != (len(X),):
-        raise InvalidInputError(f"expected y of shape ({len(X)},), one value for each row; got shape {values.shape}")
+    values = values_of(y, len(X), f"the target '{encoding.target}'")
     return Dataset(X, values, encoding.names, encoding.target, encoding), notes
 
 

@@ -7,9 +7,11 @@ expected loss of the best of them, relative to the best kernel, is small.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Integral
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,8 @@ from kitt.network.ranking import DEFAULT as RANKING
 from kitt.network.ranking import RANKINGS, RankingConfig, ranked
 from kitt.network.search import SEARCHES, Stepper, Sums, merge_orders
 from kitt.network.subsets import READINGS, Reading, subsets
+from kitt.table.dataset import MIN_ROWS
+from kitt.table.reading import refusal
 from kitt.table.scaling import FloatArray, Standardiser
 from kitt.threads import threads_for
 
@@ -113,7 +117,7 @@ def caption(
     y: FloatArray,
     k: int = 3,
     *,
-    model: str | LoadedModel = "default",
+    model: str | PathLike[str] | LoadedModel = "default",
     head: str = "decoder",
     search: str = "beam",
     ranking: str = "expected-loss",
@@ -126,12 +130,12 @@ def caption(
     Parameters
     ----------
     X : array of shape (N, D)
-        Inputs in raw units; `kitt.Dataset` turns other tables into numbers.
+        Inputs in raw units, at least eight rows; `kitt.Dataset` turns other tables into numbers.
     y : array of shape (N,)
-        The target in raw units.
+        The target in raw units, which must vary.
     k : int
         How many captions to return.
-    model : str or LoadedModel
+    model : str, path or LoadedModel
         The checkpoint of the network: a bundled name, "default" or "paper", or a file.
     head : {"decoder", "classifier"}
         The decoder predicts sums of up to three words, the classifier single words.
@@ -162,11 +166,42 @@ def caption(
     Linear
     """
     _check_options(k, head=head, search=search, ranking=ranking, reading=reading)
-    loaded = load(model) if isinstance(model, str) else model
-    generator = torch.Generator().manual_seed(int(random_state))
+    X, y = _check_arrays(X, y)
+    if len(X) < MIN_ROWS:
+        raise refusal(f"at least {MIN_ROWS} rows", str(len(X)), "add rows")
+    if y.min() == y.max():
+        raise refusal("a target that varies", f"{y[0]} in every row", "give another y")
+    asked = {"head": head, "search": search, "ranking": ranking, "reading": reading}
+    return captions_of(X, y, k, model=model, **asked, random_state=random_state, config=config)
+
+
+def captions_of(
+    X: FloatArray,
+    y: FloatArray,
+    k: int = 3,
+    *,
+    model: str | PathLike[str] | LoadedModel = "default",
+    head: str = "decoder",
+    search: str = "beam",
+    ranking: str = "expected-loss",
+    reading: str = "quick",
+    random_state: int = 0,
+    config: RankingConfig = RANKING,
+) -> Captions:
+    """The same for any table, also of few rows or of a constant target, as the residual of a kernel can be."""
+    _check_options(k, head=head, search=search, ranking=ranking, reading=reading)
+    loaded = model if isinstance(model, LoadedModel) else load(os.fspath(model))
+    generator = torch.Generator().manual_seed(checked_seed(random_state))
     with torch.inference_mode(), threads_for(READINGS[reading].max_rows):
         view = encode_table(loaded, X, y, random_state, READINGS[reading])
         return _caption(loaded, view, k, head, search, ranking, generator, config)
+
+
+def checked_seed(seed: Any) -> int:
+    """A seed that torch and numpy accept; a number of numpy becomes one of Python."""
+    if not isinstance(seed, Integral) or not 0 <= int(seed) < 2**63:
+        raise InvalidInputError(f"the seed must be a whole number of at least 0 and less than 2**63, got {seed!r}")
+    return int(seed)
 
 
 _ALLOWED = {"head": HEADS, "search": tuple(SEARCHES), "ranking": tuple(RANKINGS), "reading": tuple(READINGS)}

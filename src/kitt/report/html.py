@@ -12,6 +12,8 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from kitt.errors import InvalidInputError
+from kitt.estimator import KITTRegressor
 from kitt.files import write_text
 from kitt.forecast.result import Forecast
 from kitt.formatting import percent
@@ -24,7 +26,7 @@ _UNREADABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def render_report(
-    found: Suggestion | Forecast,
+    found: Suggestion | KITTRegressor | Forecast,
     title: str | None = None,
     *,
     script_url: str | None = None,
@@ -41,18 +43,26 @@ def render_report(
         made |= forecast.facts(found)
         made["settings"] = list(forecast.settings(found, time.perf_counter() - began))
         return _environment().get_template("forecast.html").render(made)
-    made |= _facts(found)
-    made["settings"] = list(content.settings(found, time.perf_counter() - began))
+    suggestion = getattr(found, "suggestion_", found)
+    if not isinstance(suggestion, Suggestion):
+        raise InvalidInputError(
+            f"expected a Suggestion, a fitted KITTRegressor or a Forecast; got a {type(found).__name__}, which lacks what "
+            "the report tells of the table: write the report of kitt.suggest(..., fit=True)"
+        )
+    made |= _facts(suggestion)
+    made["settings"] = list(content.settings(suggestion, time.perf_counter() - began))
     return _environment().get_template("report.html").render(made)
 
 
-def write_report(found: Suggestion | Forecast, path: str | os.PathLike[str], title: str | None = None) -> None:
+def write_report(
+    found: Suggestion | KITTRegressor | Forecast, path: str | os.PathLike[str], title: str | None = None
+) -> None:
     """Write what was found about a table, or the forecast of a series, as one HTML file that needs nothing else.
 
     Parameters
     ----------
-    found : Suggestion or Forecast
-        A suggestion with a fitted model, `kitt.suggest(..., fit=True)`, or what `kitt.forecast` returns.
+    found : Suggestion, KITTRegressor or Forecast
+        A suggestion with a fitted model, `kitt.suggest(..., fit=True)`, a fitted regressor, or what `kitt.forecast` returns.
     path : str or path
         The file to write, in one step: a reader sees the old file or the new one.
     title : str, optional

@@ -240,6 +240,8 @@ def as_dataset(
             f"expected y as one value for each row, got the text '{y}': name a column as target='{y}'"
         )
     if y is not None:
+        if frame is not None and target in {*map(str, frame.columns)}:
+            raise refusal("y, or the name of a column as target", f"both, y and target='{target}'", "give one of them")
         target = target or str(getattr(y, "name", None) or "y")
         if frame is None and not exclude:
             return Dataset.from_arrays(X, y, None, target, drop_missing)
@@ -256,6 +258,22 @@ def as_dataset(
     raise InvalidInputError(
         f"expected arrays X and y, or a DataFrame, Dataset or file that holds both; got {type(X).__name__} and no y"
     )
+
+
+def values_of(y: ArrayLike, rows: int, name: str = "y") -> FloatArray:
+    """y of shape (rows,) or (rows, 1) as finite numbers of shape (rows,)."""
+    given = array_of(y, "y")
+    try:
+        values = given.astype(np.float64)
+    except (TypeError, ValueError):
+        raise refusal(f"numbers in {name}", "text", "correct it") from None
+    values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+    if values.shape != (rows,):
+        shape = f"y of shape ({rows},), one value for each row"
+        raise refusal(shape, f"shape {given.shape}", "take both from one table")
+    if not np.isfinite(values).all():
+        raise refusal(f"finite numbers in {name}", "missing or infinite ones", "leave those rows out")
+    return values
 
 
 def _column(y: Any, rows: int) -> Any:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kitt.formatting import counted
 from kitt.table.frames import as_frame
-from kitt.table.reading import Notes, column_names, is_nameless, listed, refusal
+from kitt.table.reading import Notes, column_names, default_names, is_nameless, listed, nameless_width, refusal
 from kitt.table.scaling import FloatArray
 
 if TYPE_CHECKING:
@@ -127,23 +128,40 @@ class Encoding:
         return encoding, tuple(note for _, notes in learned for note in notes)
 
     def encode(self, table: Any) -> tuple[FloatArray, Notes]:
-        """X (N, D) for a raw table, with notes. Columns are matched by name, or by position if they have no names.
+        """X (N, D) for a raw table, with notes. Columns are matched by name, or as in `named` if they have none.
 
         The table is an array, or a data frame of pandas, polars or Arrow.
         """
-        frame, raw = frame_of(table), [column.name for column in self.columns]
-        names = raw if is_nameless(frame) and frame.shape[1] == len(raw) else column_names(frame)
-        check_unique(names)
-        needed = [column for column in self.columns if column.outputs]
+        whole = self.named(table)
+        names, needed = column_names(whole), [column for column in self.columns if column.outputs]
         if lacking := [column.name for column in needed if column.name not in names]:
             wanted = listed([column.name for column in needed], 20)
             raise refusal(
                 f"the columns {wanted}", f"no {listed(lacking)}", similar(lacking[0], names) or "add what is missing"
             )
-        frame = frame.set_axis(names, axis=1)[[column.name for column in needed]]
+        frame = whole[[column.name for column in needed]]
         check_complete(frame, "fill the cells in, or leave these rows out")
         blocks, notes = zip(*(column.encode(frame[column.name]) for column in needed), strict=True)
         return np.hstack(blocks), sum(notes, ())
+
+    def named(self, table: Any) -> pd.DataFrame:
+        """A raw table under the names of its columns. One without names has the inputs, in their order.
+
+        A frame, or a file without header line, may also have all columns of the fitted table, if that had no names either.
+        """
+        frame, raw = frame_of(table), [column.name for column in self.columns]
+        width = frame.shape[1]
+        if not is_nameless(frame):
+            names = column_names(frame)
+        elif width == len(raw):
+            names = raw
+        elif as_frame(table) is not None and width == nameless_width([*raw, self.target]):
+            names = default_names(width)
+        else:
+            expected = f"{counted(len(raw), 'column')}, {listed(raw, 20)}, in a table without names"
+            raise refusal(expected, str(width), "give the inputs of the fitted table alone, or name the columns")
+        check_unique(names)
+        return frame.set_axis(names, axis=1)
 
     def to_dict(self) -> dict[str, Any]:
         columns = [{**asdict(column), "levels": list(column.levels)} for column in self.columns]
@@ -296,10 +314,10 @@ def array_of(values: ArrayLike, name: str) -> NDArray[Any]:
         raise refusal(f"{name} as an array", str(error), "pass an array of numpy") from error
 
 
-def check_unique(names: Sequence[str]) -> None:
+def check_unique(names: Sequence[str], what: str = "column") -> None:
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         named = listed([f"'{name}'" for name in twice])
-        raise refusal("a different name for each column", f"{named} more than once", "rename them")
+        raise refusal(f"a different name for each {what}", f"{named} more than once", "rename them")
 
 
 def similar(name: str, names: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ import re
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -220,6 +220,12 @@ def is_nameless(frame: pd.DataFrame) -> bool:
 
 def default_names(width: int) -> list[str]:
     return [*(f"x{i}" for i in range(1, width)), "y"][:width]
+
+
+def nameless_width(names: Sequence[str]) -> int | None:
+    """The width of the smallest table without names whose columns would be called so; None if there is none."""
+    numbers = [int(name[1:]) for name in names if re.fullmatch(r"x[1-9]\d{0,8}", name)]
+    return max(numbers, default=0) + 1 if len(numbers) + ("y" in names) == len(names) else None
 
 
 def listed(names: Iterable[object], limit: int = 6) -> str:

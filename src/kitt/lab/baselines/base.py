@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from kitt.errors import FitError, InvalidInputError
 from kitt.gp.exact import normal_log_density
-from kitt.table.dataset import Dataset
+from kitt.table.dataset import Dataset, values_of
 from kitt.table.scaling import FloatArray, Standardiser
 
 _ROWS = 1024  # predicted at once, so that memory does not grow with the number of new points
@@ -49,10 +49,8 @@ class FittedMethod:
 
     def log_density(self, X: ArrayLike, y: ArrayLike) -> FloatArray:
         """Log density of each observed y (M,) at its row of X (M, D)."""
-        inputs, outputs = self._inputs(X), np.asarray(y, np.float64)
-        if outputs.shape != inputs.shape[:1]:
-            raise InvalidInputError(f"expected y of shape ({len(inputs)},), one for each row of X; got {outputs.shape}")
-        return self.predictive.log_density(inputs, outputs)
+        inputs = self._inputs(X)
+        return self.predictive.log_density(inputs, values_of(y, len(inputs)))
 
     def quantiles(self, X: ArrayLike, levels: FloatArray) -> FloatArray:
         """Quantiles (M, Q) of an observation at `levels` (Q,): the predictive's own, or those of a normal distribution with

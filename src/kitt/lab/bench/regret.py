@@ -18,7 +18,7 @@ from kitt.lab.bench.datasets import Source, split
 from kitt.lab.bench.runner import Cell, Line
 from kitt.lab.bench.words import canonical, word_cell
 from kitt.language.grammar import WORDS
-from kitt.network.caption import caption
+from kitt.network.caption import captions_of
 from kitt.network.checkpoint import fingerprint
 from kitt.network.ranking import RANKINGS
 
@@ -52,7 +52,7 @@ def choices(
         for number in splits:
             train = split(table.load(), rows, number).train
             for a in advisers:
-                said = caption(train.X, train.y, k, model=a.model, head=a.head, ranking=a.ranking)
+                said = captions_of(train.X, train.y, k, model=a.model, head=a.head, ranking=a.ranking)
                 out[a][table.name, number] = tuple(canonical(str(c.expression)) for c in said)
     return out
 
@@ -100,7 +100,7 @@ def probability_cells(tables: Iterable[Source], splits: Iterable[int], rows: str
 
 def probabilities(table: Source, number: int, rows: str, model: str) -> dict[str, Any]:
     train = split(table.load(), rows, number).train
-    said = caption(train.X, train.y, 1, model=model, head="classifier")
+    said = captions_of(train.X, train.y, 1, model=model, head="classifier")
     return {"words": dict(zip(VOCABULARY, said.words, strict=True)), "strangeness": said.strangeness}
 
 
