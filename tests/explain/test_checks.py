@@ -31,7 +31,7 @@ def test_noise_is_not_explained(kind: str) -> None:
     explanation = kitt.explain(suggestion)
     assert not explanation.is_signal
     assert not explanation.seasons
-    assert "the best guess is the mean" in explanation.text
+    assert "The columns explain nothing of y that left-out rows show" in explanation.text
     wave = kitt.fit("Cosine", suggestion.dataset, random_state=0)
     assert wave.loo_log_density > kitt.fit("White", suggestion.dataset, random_state=0).loo_log_density - 20
     assert not kitt.explain(wave).seasons
@@ -271,3 +271,37 @@ def test_a_few_far_rows_are_blamed_for_a_signal_that_they_hide() -> None:
     mostly = np.r_[np.zeros(94), rng.normal(size=6)]
     zeros = kitt.suggest(rng.normal(size=(100, 2)), mostly, fit=True, effort="quick")
     assert not any(check.claim == "hidden" for check in kitt.explain(zeros).checks)
+
+
+def test_a_signal_among_rows_that_scatter_widely() -> None:
+    """The scatter is up to forty times as large in some rows as in others: R² of left-out rows shows nothing."""
+    rng = np.random.default_rng(5)
+    a, b = rng.uniform(0, 10, 120), rng.uniform(-1, 1, 120)
+    table = pd.DataFrame({"a": a, "b": b, "y": b + (0.05 + 0.2 * a) * rng.normal(size=120)})
+    explanation = kitt.explain(kitt.suggest(table, target="y", fit=True))
+    assert explanation.is_supported("typical") or explanation.is_signal
+    assert "explain nothing" not in explanation.text
+    nothing = table.assign(y=rng.permutation(table["y"]))
+    assert "explain nothing" in kitt.explain(kitt.suggest(nothing, target="y", fit=True)).text
+
+
+def test_a_column_of_the_noise_alone_is_not_one_of_the_mean() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.uniform(0, 10, 200), rng.uniform(-1, 1, 200)
+    explanation = kitt.explain(
+        fit("RBF + Linear*White", {"a": a, "b": b}, 2 * b + (0.1 + 0.15 * a) * rng.normal(size=200))
+    )
+    assert explanation.is_supported("column", "a")
+    assert "function of b" in explanation.text
+    assert "of b and a" not in explanation.text
+    assert "grows with a" in explanation.text
+
+
+def test_shares_of_parts_that_cancel_each_other() -> None:
+    """A staircase: a straight line, and a wave that falls where it rises."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 10, 200)
+    explanation = kitt.explain(fit("Linear + Periodic", {"x": x}, 3 * np.floor(x / 2) + 0.1 * rng.normal(size=200)))
+    shares = [part.share for part in explanation.parts]
+    assert all(0 <= share <= 1 for share in shares)
+    assert sum(shares) + explanation.noise.share == pytest.approx(1)

@@ -132,7 +132,9 @@ def test_nothing_but_noise() -> None:
     assert white.noise.share == pytest.approx(1)
     for expression in ("White", "RBF", "Cosine"):
         text = kitt.explain(fit(expression, X, 5 + rng.normal(size=60))).text
-        assert text.startswith("The columns explain nothing of sales that could be seen: the best guess is the mean, ")
+        assert text.startswith(
+            "The columns explain nothing of sales that left-out rows show: its mean and standard deviation are "
+        )
         assert "%" not in text
 
 

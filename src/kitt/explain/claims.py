@@ -23,7 +23,7 @@ from kitt.explain.checks import (
 )
 from kitt.explain.columns import Groups
 from kitt.explain.config import CHECKS, SEASONS, CheckConfig
-from kitt.explain.facts import Check, Part, Season
+from kitt.explain.facts import Check, Part, Season, errors_among
 from kitt.explain.words import Words
 from kitt.fitting.fit import UNFIT, start_of
 from kitt.fitting.fitted import FittedGP
@@ -34,6 +34,7 @@ from kitt.language.grammar import Expression, Primitive, Word
 from kitt.model.evidence import Evidence
 from kitt.table.scaling import FloatArray, Standardiser
 
+_ASKED = 10  # as if this were the best of so many checks
 _REPEATS = (Primitive.PERIODIC, Primitive.COSINE)
 
 
@@ -51,12 +52,16 @@ def signal(observed: FloatArray, mean: FloatArray, plain: FloatArray) -> tuple[f
 
     Densities would not do: under a model with heavy tails they are higher than under a normal one even for pure noise.
     """
-    whole, left = (observed - plain) ** 2, (observed - mean) ** 2
+    gain, error = _of_ratio((observed - mean) ** 2, (observed - plain) ** 2)
+    return gain, Check("signal", "all columns", gain, error, len(observed), "share of variance")
+
+
+def _of_ratio(left: FloatArray, whole: FloatArray) -> tuple[float, float]:
+    """By what share the mean of `left` is smaller than that of `whole`, and its standard error."""
     spread = max(float(whole.mean()), 1e-300)
     ratio = float(left.mean()) / spread
     terms = (left - ratio * whole) / spread  # of the error of a ratio, which a few large targets do not make large
-    error = float(terms.std(ddof=1) / math.sqrt(len(terms)))
-    return 1 - ratio, Check("signal", "all columns", 1 - ratio, error, len(terms), "share of variance")
+    return 1 - ratio, float(terms.std(ddof=1) / math.sqrt(len(terms)))
 
 
 def _without_far_rows(observed: FloatArray, mean: FloatArray, config: CheckConfig) -> list[Check]:
@@ -73,6 +78,25 @@ def _without_far_rows(observed: FloatArray, mean: FloatArray, config: CheckConfi
     return [replace(signal(kept, near, guess)[1], claim="hidden", about=counted(count, "row"))]
 
 
+def _hidden(observed: FloatArray, mean: FloatArray, variance: FloatArray, config: CheckConfig) -> list[Check]:
+    """Signals that R² does not show, because it is decided by a few rows."""
+    return [*_without_far_rows(observed, mean, config), *_typical(observed, mean, variance)]
+
+
+def _typical(observed: FloatArray, mean: FloatArray, variance: FloatArray) -> list[Check]:
+    """Whether left-out rows lie closer to their predictions than to the median, relative to the scatter predicted for them.
+
+    Rows that scatter widely, and outliers, which the model did not expect to be anywhere else, count for little. It is
+    asked only after R² has shown nothing, so it must be clear.
+    """
+    if not len(observed):
+        return []
+    scale = np.sqrt(variance)
+    left, whole = np.abs(observed - mean) / scale, np.abs(observed - np.median(observed)) / scale
+    gain, error = _of_ratio(left, whole)
+    return [Check("typical", "all columns", gain, error, len(left), "share of absolute error", errors_among(_ASKED))]
+
+
 def checked(
     model: FittedGP,
     others: Sequence[FittedGP],
@@ -84,23 +108,24 @@ def checked(
 ) -> Claims:
     """Check what may be stated about a fitted GP; the periods of `others`, further ones, are considered too."""
     end = time.monotonic() + config.seconds
-    observed = mean = np.zeros(0)
+    observed = mean = variance = np.zeros(0)
     if evidence is not None:
         observed, mean = s.transform_y(evidence.observed), s.transform_y(evidence.mean)
+        variance = (evidence.std / s.y_scale) ** 2
     nothing = Check("signal", "all columns", 0.0, 0.0, model.rows, "share of variance")
     if not parts:
-        return Claims(0.0, (), (nothing, *_without_far_rows(observed, mean, config)))
+        return Claims(0.0, (), (nothing, *_hidden(observed, mean, variance, config)))
     try:
         checker = Checker(model, config)
     except UNFIT:  # it cannot be fitted without some of the rows
         return Claims(0.0, (), (nothing,))
     if evidence is None:
         out = _searched_anew(checker, config) if is_wave(model) else checker.whole
-        observed, mean = out.target, out.mean
+        observed, mean, variance = out.target, out.mean, out.variance
     explained, is_signal = signal(observed, mean, np.zeros(len(mean)))
     checks = [is_signal, *_noise(checker)]
     if not is_signal.is_supported:
-        checks += _without_far_rows(observed, mean, config)
+        checks += _hidden(observed, mean, variance, config)
     found: list[Season] = []
     if is_signal.is_supported:
         left = sum(part.share for part in parts)  # periods overlap where cycles are few: together they make at most all

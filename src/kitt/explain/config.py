@@ -74,7 +74,7 @@ class ColumnsConfig:
     grid: int = 25  # points of a curve
     background: int = 64  # rows over which a curve is averaged
     min_values: int = 5  # of a column, for its curve to level off
-    clear: float = 2.0  # standard deviations beyond which a curve rises or falls
+    clear: float = 2.0  # standard deviations beyond which a curve rises or falls, and a share is not zero
     turn: float = 0.15  # of its whole rise, by which a curve must come back to turn
     flat: float = 0.1  # of its whole rise, which a curve may still move where it has levelled off
     least_flat: float = 0.3  # of the rows, over which it then has

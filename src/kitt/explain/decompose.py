@@ -149,6 +149,7 @@ def _decompose(
     total, noise = means.sum(0), kernel.noise(theta, X)
     variance = float(total.var(correction=0) + noise.mean())
     sensitivity, direction = _sensitivities(words, X, groups)
+    share = _shares(means) * float(total.var(correction=0)) / variance
     parts = []
     for i, word in enumerate(model.expression.signal):
         mean, C = means[i], words.covariance(i, X)
@@ -157,7 +158,7 @@ def _decompose(
         parts.append(
             Part(
                 word=word,
-                share=float(((mean - mean.mean()) * (total - total.mean())).mean()) / variance,
+                share=float(share[i]),
                 spread=float(mean.std(correction=0)) * s.y_scale,
                 uncertainty=math.sqrt(float(shape)) * s.y_scale,
                 mean=(mean - mean.mean()).numpy() * s.y_scale,
@@ -168,6 +169,16 @@ def _decompose(
     columns, pairs = _columns(words, X, groups, s, direction[-1], levels)
     ordered = [(name, place) for name, place in groups if name not in levels]
     return parts, (columns, pairs), _noise(model, X, ordered, noise, s, float(noise.mean()) / variance)
+
+
+def _shares(means: Tensor) -> Tensor:
+    """(W,) the share of each word in the variance of their sum: its covariance with the sum.
+
+    A word that cancels others has a negative covariance; it counts as nothing, and the others make up the whole.
+    """
+    centred = means - means.mean(-1, keepdim=True)
+    covariance = (centred * centred.sum(0)).mean(-1).clamp_min(0)
+    return covariance / covariance.sum().clamp_min(1e-300)
 
 
 def _sensitivities(words: Words, X: Tensor, groups: Groups) -> tuple[Tensor, Tensor]:

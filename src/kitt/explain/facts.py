@@ -92,13 +92,18 @@ class Effect:
     def is_active(self) -> bool:
         return self.sensitivity >= COLUMNS.active
 
+    @property
+    def is_clear(self) -> bool:
+        """Whether the mean depends on the column beyond its uncertainty."""
+        return self.sensitivity > COLUMNS.clear * (self.sensitivity_error or 0.0)
+
 
 @dataclass(frozen=True, eq=False)
 class Part:
     """One word of the sum."""
 
     word: Word
-    share: float  # of the variance of observations; with that of the noise they add up to 1; < 0: it cancels another
+    share: float  # of the variance of observations; with that of the noise they add up to 1; 0: it cancels others
     spread: float  # standard deviation over the rows, in units of the target
     uncertainty: float  # posterior standard deviation of its shape, its level aside
     mean: FloatArray  # at the rows, centred; the means of all parts and the offset add up to the prediction
@@ -143,7 +148,9 @@ class Comparison:
 class Check:
     """What a part gains: the log density of left-out rows under the model minus that under the model without it, per row."""
 
-    claim: str  # signal, hidden (a signal beside far rows), repeats, trend, strength, smooth, rough, noise or column
+    # signal; hidden (a signal beside far rows) or typical (beside rows that scatter widely); repeats, trend, strength,
+    # smooth, rough, noise or column
+    claim: str
     about: str  # the word or the column; how many rows are far
     gain: float
     error: float  # its standard error

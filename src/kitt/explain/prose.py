@@ -50,10 +50,17 @@ def _nothing(e: Explanation) -> Iterator[str]:
         yield f"{they} should be looked at, and left out of a new fit if wrong."
         yield f"of the variation among the other rows the columns explain about {percent(check.gain)}."
         return
-    yield (
-        f"the columns explain nothing of {e.target} that could be seen: the best guess is the mean, "
-        f"{measured(mean, spread)}."
-    )
+    if (check := e.check("typical")) is not None and check.is_supported:
+        yield f"large errors of some rows hide how much of the variation in {e.target} the columns explain."
+        yield (
+            f"relative to the scatter that is predicted for them, left-out rows lie {percent(check.gain)} ± "
+            f"{percent(check.error)} closer to their predictions than to the median of all: the columns do explain some."
+        )
+    else:
+        yield (
+            f"the columns explain nothing of {e.target} that left-out rows show: its mean and standard deviation are "
+            f"{measured(mean, spread)}."
+        )
     if e.is_supported("noise") and (text := _varying(e)):
         yield text
 
@@ -135,17 +142,21 @@ def _columns(e: Explanation, parts: Sequence[Part]) -> str:
     if named and len(rest) == 1:
         return f"{_listed(named, TEXT.named)}, and perhaps of {rest[0]}"
     is_checked = all(e.check("column", name) is not None for name in rest)
-    others = f"{'others' if named else 'several columns'}{', none of which is needed by itself' * is_checked}"
+    shown = ", none of which could be shown to be needed by itself" if is_checked else ""
+    others = f"{'others' if named else 'several columns'}{shown}"
     return f"{_listed(named, TEXT.named)}, and of {others}" if named else others
 
 
 def _counts(e: Explanation, effect: Effect) -> bool:
     """Whether a part depends on a column: clearly, or a little on one that the model needs."""
-    return effect.is_active or (effect.sensitivity >= TEXT.negligible and e.is_supported("column", effect.column))
+    return effect.is_active or (effect.sensitivity >= TEXT.negligible and _is_needed(e, effect.column))
 
 
 def _is_needed(e: Explanation, column: str) -> bool:
-    return len(e.columns) == 1 or e.is_supported("column", column) or any(s.column == column for s in e.seasons)
+    """Whether the mean needs a column: left-out rows are predicted worse without it, and not for its part in the noise."""
+    if len(e.columns) == 1 or any(season.column == column for season in e.seasons):
+        return True
+    return e.is_supported("column", column) and any(c.column == column and c.is_clear for c in e.columns)
 
 
 def _with_slope(e: Explanation, effect: Effect) -> str:
