@@ -93,6 +93,17 @@ def test_comparisons(canned: list[Line]) -> None:
     assert tables.variant_grid(canned, "nlpd", "kitt").head == ("table", "first", "bic")
 
 
+def test_seeds_and_rules_of_splitting_are_kept_apart(canned: list[Line]) -> None:
+    again = [{**ln, "key": {**ln["key"], "seed": 1}} for ln in canned]
+    rows = tables.score_grid([*canned, *again], "nlpd").rows
+    assert rows[-1][1].endswith("(20)")
+    assert tables.time_grid([*canned, *again]).rows[0] == ("yacht", "0.05 (18,000×)", "900")
+    other = [{**ln, "key": {**ln["key"], "rows": "extrapolation"}} for ln in canned]
+    mixed = r"one rule of splitting .* got None, extrapolation of 'yacht': choose one with --rule"
+    with pytest.raises(InvalidInputError, match=mixed):
+        tables.score_grid([*canned, *other], "nlpd")
+
+
 def test_some_methods_in_their_order(canned: list[Line]) -> None:
     alone = {"key": {"bench": "latency", "table": "yacht", "head": "decoder"}, "status": "ok", "result": {}}
     found = scores.of_methods([*canned, alone], ["tree-search", "kitt"])
@@ -149,8 +160,8 @@ def test_strategies_take_the_first_model_where_it_was_not_run_alone(canned: list
 def test_numbers_are_never_rounded_to_nothing() -> None:
     assert tables.digits(5.5e-6) == "5.5e-06"
     assert tables.digits(-0.02) == "-0.02"
-    assert tables.cell_text({0: 1.0}, "nlpd") == "1.00 (1)"
-    assert tables.cell_text({0: 5.5e-6, 1: 5.7e-6}, "rmse") == "5.60e-06 ± 1e-07 (2)"
+    assert tables.cell_text({(0, 0): 1.0}, "nlpd") == "1.00 (1)"
+    assert tables.cell_text({(0, 0): 5.5e-6, (1, 0): 5.7e-6}, "rmse") == "5.60e-06 ± 1e-07 (2)"
     assert tables.cell_text({}, "nlpd", 2) == "2 failed"
 
 

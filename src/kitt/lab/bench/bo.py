@@ -74,6 +74,7 @@ def bo_cells(
                 "evaluations": evaluations,
             }
             cells.append(Cell({**key, "evaluations": evaluations}, optimise, arguments))
+    _refuse_many_settings([cell.key for cell in cells])
     return cells
 
 
@@ -171,12 +172,24 @@ def bo_grids(lines: Sequence[Line], reference: str = "default") -> list[Grid]:
 def _runs(lines: Sequence[Line]) -> dict[str, dict[str, dict[int, float]]]:
     """Final regret by function, method and seed; functions with noise are others."""
     runs: dict[str, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
-    for line in lines:
+    done = [line for line in lines if line["status"] == "ok" and line["key"].get("bench") == "bo"]
+    _refuse_many_settings([line["key"] for line in done])
+    for line in done:
         key = line["key"]
-        if line["status"] == "ok" and key.get("bench") == "bo":
-            name = key["table"] + (_WITH_NOISE if key["noise"] else "")
-            runs[name][key["method"]][key["split"]] = max(line["result"]["regret"][-1], _LEAST)
+        name = key["table"] + (_WITH_NOISE if key["noise"] else "")
+        runs[name][key["method"]][key["split"]] = max(line["result"]["regret"][-1], _LEAST)
     return runs
+
+
+def _refuse_many_settings(keys: Sequence[Mapping[str, Any]]) -> None:
+    """The tables distinguish noise from none only, and no budgets."""
+    for what, found in (
+        ("number of evaluations", {key["evaluations"] for key in keys}),
+        ("level of noise, beside none", {key["noise"] for key in keys} - {0}),
+    ):
+        if len(found) > 1:
+            told = ", ".join(f"{value:g}" for value in sorted(found))
+            raise InvalidInputError(f"expected runs of one {what}, got {told}", "keep each in a file of its own")
 
 
 def _regret_grid(runs: Mapping[str, Mapping[str, Mapping[int, float]]], names: Sequence[str], reference: str) -> Grid:

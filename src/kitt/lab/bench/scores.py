@@ -14,7 +14,8 @@ from kitt.errors import InvalidInputError
 from kitt.lab.bench.runner import Line
 from kitt.language.grammar import WORDS
 
-Scores = dict[str, dict[str, dict[int, float]]]  # method -> table -> split -> value
+Split = tuple[int, int]  # its number, and the seed of the method
+Scores = dict[str, dict[str, dict[Split, float]]]  # method -> table -> split -> value
 COPIES = 0.05  # share of copied test rows above which a table is reported twice
 WITHOUT = " without copies"
 EXHAUSTIVE = "all 34 words"
@@ -39,24 +40,40 @@ def of_methods(lines: Sequence[Line], methods: Sequence[str]) -> list[Line]:
 
 def collect(lines: Iterable[Line], measure: str, variant: str | None = None) -> Scores:
     """A measure by method, table and split. A table with many copied test rows counts twice: with and without them."""
-    lines = [line for line in lines if line["status"] == "ok" and "method" in line["key"]]
+    lines = measured_lines(lines)
     out: Scores = defaultdict(lambda: defaultdict(dict))
     twice = _with_copies(lines)
     for line in lines:
         key, result = line["key"], line["result"]
         values = result if variant is None else result["variants"].get(variant, {})
+        split = key["split"], key.get("seed", 0)
         if values.get(measure) is not None:
-            out[label(key)][key["table"]][key["split"]] = values[measure]
+            out[label(key)][key["table"]][split] = values[measure]
         if key["table"] in twice and values.get(f"{measure}_without_copies") is not None:
-            out[label(key)][key["table"] + WITHOUT][key["split"]] = values[f"{measure}_without_copies"]
+            out[label(key)][key["table"] + WITHOUT][split] = values[f"{measure}_without_copies"]
     return {method: dict(tables) for method, tables in out.items()}
+
+
+def measured_lines(lines: Iterable[Line]) -> list[Line]:
+    """The lines of methods that have results, of one rule of splitting: split 0 of another has other rows."""
+    done = [line for line in lines if line["status"] == "ok" and "method" in line["key"]]
+    rules: dict[str, set[str]] = defaultdict(set)
+    for line in done:
+        rules[line["key"]["table"]].add(str(line["key"].get("rows")))
+    for table, found in rules.items():
+        if len(found) > 1:
+            raise InvalidInputError(
+                f"expected lines of one rule of splitting for each table, got {', '.join(sorted(found))} of '{table}'",
+                "choose one with --rule",
+            )
+    return done
 
 
 def _with_copies(lines: Sequence[Line]) -> set[str]:
     """Tables of whose test rows, over all splits, too many are copies of training rows."""
     copies: dict[str, float] = defaultdict(float)
     for line in lines:
-        copies[line["key"]["table"]] += line["result"].get("copies", 0) - COPIES * line["result"]["n_test"]
+        copies[line["key"]["table"]] += line["result"].get("copies", 0) - COPIES * line["result"].get("n_test", 0)
     return {table for table, excess in copies.items() if excess > 0}
 
 
@@ -86,7 +103,7 @@ def ranked_tables(scores: Scores) -> list[str]:
     return [name for name in names if name + WITHOUT not in names]
 
 
-def paired(a: Mapping[int, float], b: Mapping[int, float]) -> list[float]:
+def paired(a: Mapping[Split, float], b: Mapping[Split, float]) -> list[float]:
     """Differences on the splits that both have."""
     return [a[split] - b[split] for split in a if split in b]
 
@@ -95,12 +112,12 @@ def selection_seconds(lines: Sequence[Line]) -> Scores:
     """Of methods, of the network alone (lines of `latency`), of all 34 words (lines of `words` with default settings)."""
     scores = collect(lines, "select_seconds")
     out: Scores = {m: s for m, s in scores.items() if any(v > 0 for splits in s.values() for v in splits.values())}
-    fits: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    fits: dict[str, dict[Split, list[float]]] = defaultdict(lambda: defaultdict(list))
     for line in (line for line in lines if line["status"] == "ok"):
         key, result = line["key"], line["result"]
         if key.get("bench") == "latency" and "head" in key:
-            out.setdefault(f"network, {key['head']}", {}).setdefault(key["table"], {})[0] = result["median"]
+            out.setdefault(f"network, {key['head']}", {}).setdefault(key["table"], {})[0, 0] = result["median"]
         elif key.get("bench") == "words" and not key["options"] and "+" not in key["expression"]:
-            fits[key["table"]][key["split"]].append(result["fit_seconds"])
+            fits[key["table"]][key["split"], key["seed"]].append(result["fit_seconds"])
     complete = {t: {s: sum(v) for s, v in splits.items() if len(v) == len(WORDS)} for t, splits in fits.items()}
     return out | ({EXHAUSTIVE: complete} if any(complete.values()) else {})

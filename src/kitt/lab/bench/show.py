@@ -65,14 +65,15 @@ def specs_of(methods: str, protocol: str) -> list[Spec]:
     return specs
 
 
-def read_lines(files: Iterable[Path], methods: str | None = None) -> list[Line]:
-    """The lines of some files, or those of some methods alone, in their order."""
+def read_lines(files: Iterable[Path], methods: str | None = None, rule: str | None = None) -> list[Line]:
+    """The lines of some files, or those of some methods alone, in their order; of all rules of splitting, or of one."""
     from kitt.lab.bench.runner import read
     from kitt.lab.bench.scores import of_methods
 
     if missing := [str(path) for path in files if not path.exists()]:
         raise InvalidInputError(f"no file {', '.join(missing)}: run a benchmark with --out first")
-    lines = [line for path in files for line in read(path)]
+    every = [line for path in files for line in read(path)]
+    lines = [line for line in every if rule is None or str(line["key"].get("rows")) == rule]
     return of_methods(lines, names) if (names := names_of(methods)) else lines
 
 
