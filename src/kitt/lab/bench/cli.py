@@ -277,7 +277,8 @@ def latency(
     cells = latency_cells(sources_of(data, tables), names_of(models) or [], repeats)
     lines = run_cells(cells, out)
     rows = [line["key"] | line.get("result", {"error": line.get("error")}) for line in lines]
-    print_rows([{name: row[name] for name in row if name != "bench"} for row in rows], as_json, "seconds")
+    shown = [{name: row[name] for name in row if name not in ("bench", "network")} for row in rows]
+    print_rows(shown, as_json, "seconds")
 
 
 @app.command()

@@ -77,6 +77,20 @@ def _with_copies(lines: Sequence[Line]) -> set[str]:
     return {table for table, excess in copies.items() if excess > 0}
 
 
+def lines_of_networks(lines: Iterable[Line], bench: str) -> list[Line]:
+    """The lines of a benchmark of networks that have results; all of one name must be of one checkpoint."""
+    done = [line for line in lines if line["status"] == "ok" and line["key"].get("bench") == bench]
+    states: dict[str, set[str | None]] = defaultdict(set)
+    for line in done:
+        states[line["key"]["model"]].add(line["key"].get("network"))
+    if several := [model for model, found in states.items() if len(found) > 1]:
+        raise InvalidInputError(
+            f"expected lines of one checkpoint of each name, got several of {', '.join(several)}",
+            "keep those of each in a file of its own",
+        )
+    return done
+
+
 def failures(lines: Iterable[Line]) -> dict[tuple[str, str], int]:
     """Failed cells by method and table."""
     out: dict[tuple[str, str], int] = defaultdict(int)
