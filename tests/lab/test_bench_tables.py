@@ -227,7 +227,7 @@ def test_regret() -> None:
     assert regret.regret(fits, ("RBF",)) == pytest.approx(0.1)
     assert regret.regret(fits, ("Matern12", "Linear")) == 0.0
     assert regret.regret(fits, ("Linear + RBF",)) is None
-    said = {regret.Adviser(): {("yacht", 0): ("Matern12", "RBF", "Linear*RBF")}}
+    said = {regret.Advisor(): {("yacht", 0): ("Matern12", "RBF", "Linear*RBF")}}
     rows = {row["who"]: row for row in regret.regret_table(groups, said)}
     assert (rows["default, classifier, expected-loss"]["first"], rows["RBF always"]["first"]) == (0.2, 0.1)
     assert rows["default, classifier, expected-loss"]["best_of_k"] == pytest.approx(0.1)

@@ -204,7 +204,7 @@ def test_from_a_corpus_to_a_checkpoint_with_a_head(tmp_path: Path) -> None:
     assert (examples.loss[:, :V] >= 0).all()
     again = read_examples(corpus, tmp_path, loaded, lambda done, total: pytest.fail("all of it is known"))
     assert torch.equal(again.features, examples.features)
-    assert next(row["adviser"] for row in compare(examples)) == "learned head"
+    assert next(row["advisor"] for row in compare(examples)) == "learned head"
     out = tmp_path / "advised.safetensors"
     for arguments in (
         ["bench", "advice", str(corpus), "--data", str(tmp_path)],

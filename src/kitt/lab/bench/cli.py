@@ -146,7 +146,7 @@ def regret(
 
     found, numbers, settings = sources_of(data, tables), splits_of(splits), settings_of(options or [])
     names = names_of(models) or []
-    said = r.choices(found, numbers, rows, [r.Adviser(m, head, rank) for m in names for head, rank in r.ADVISERS], k)
+    said = r.choices(found, numbers, rows, [r.Advisor(m, head, rank) for m in names for head, rank in r.ADVISORS], k)
     cells = r.needed_cells(found, said, rows, settings, seed)
     run_cells(r.probability_cells(found, numbers, rows, names), out, retry=retry)
     lines = run_cells(cells, out, jobs, retry=retry)

@@ -29,7 +29,7 @@ Group = tuple[str, int]  # table and split
 
 
 @dataclass(frozen=True)
-class Adviser:
+class Advisor:
     """A network with the head and the ranking that are used."""
 
     model: str = "default"
@@ -40,18 +40,18 @@ class Adviser:
         return f"{self.model}, {self.head}, {self.ranking}"
 
 
-ADVISERS = [(head, ranking) for head in ("classifier", "decoder") for ranking in RANKINGS]
+ADVISORS = [(head, ranking) for head in ("classifier", "decoder") for ranking in RANKINGS]
 
 
 def choices(
-    tables: Iterable[Source], splits: Sequence[int], rows: str, advisers: Sequence[Adviser], k: int = 3
-) -> dict[Adviser, dict[Group, Choice]]:
-    """The choices of each adviser for the training rows of every table and split."""
-    out: dict[Adviser, dict[Group, Choice]] = {adviser: {} for adviser in advisers}
+    tables: Iterable[Source], splits: Sequence[int], rows: str, advisors: Sequence[Advisor], k: int = 3
+) -> dict[Advisor, dict[Group, Choice]]:
+    """The choices of each advisor for the training rows of every table and split."""
+    out: dict[Advisor, dict[Group, Choice]] = {advisor: {} for advisor in advisors}
     for table in tables:
         for number in splits:
             train = split(table.load(), rows, number).train
-            for a in advisers:
+            for a in advisors:
                 said = caption(train.X, train.y, k, model=a.model, head=a.head, ranking=a.ranking)
                 out[a][table.name, number] = tuple(canonical(str(c.expression)) for c in said)
     return out
@@ -59,7 +59,7 @@ def choices(
 
 def needed_cells(
     tables: Iterable[Source],
-    said: Mapping[Adviser, Mapping[Group, Choice]],
+    said: Mapping[Advisor, Mapping[Group, Choice]],
     rows: str,
     options: Mapping[str, Any],
     seed: int = 0,
@@ -147,10 +147,10 @@ def random_regret(fits: Fits, k: int = 1) -> float:
 
 
 def regret_table(
-    groups: Mapping[Group, Fits], said: Mapping[Adviser, Mapping[Group, Choice]], k: int = 3
+    groups: Mapping[Group, Fits], said: Mapping[Advisor, Mapping[Group, Choice]], k: int = 3
 ) -> list[dict[str, Any]]:
     """A row for each way of choosing: mean regret of the first choice, of the best of k, and of that with the best BIC."""
-    rows = [_row(str(adviser), groups, chosen, k) for adviser, chosen in said.items()]
+    rows = [_row(str(advisor), groups, chosen, k) for advisor, chosen in said.items()]
     for name, choose in RIVALS.items():
         rows.append(_row(name, groups, {group: choose(fits) for group, fits in groups.items()}, k))
     rows.append(
