@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,6 +31,7 @@ from kitt.fitting.noise import fit_noise
 from kitt.formatting import counted
 from kitt.language.grammar import Expression, Primitive, Word
 from kitt.model.evidence import Evidence
+from kitt.table.means import mean_and_error
 from kitt.table.scaling import FloatArray, Standardiser
 
 _REPEATS = (Primitive.PERIODIC, Primitive.COSINE)
@@ -55,7 +55,7 @@ def signal(observed: FloatArray, mean: FloatArray, plain: FloatArray) -> tuple[f
     spread = max(float(whole.mean()), 1e-300)
     ratio = float(left.mean()) / spread
     terms = (left - ratio * whole) / spread  # of the error of a ratio, which a few large targets do not make large
-    error = float(terms.std(ddof=1) / math.sqrt(len(terms)))
+    _, error = mean_and_error(terms)
     return 1 - ratio, Check("signal", "all columns", 1 - ratio, error, len(terms), "share of variance")
 
 

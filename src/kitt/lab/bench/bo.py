@@ -23,6 +23,7 @@ from torch import Tensor
 
 from kitt.errors import InvalidInputError, MissingExtraError
 from kitt.lab.bench.runner import Cell, Line
+from kitt.lab.bench.scores import mean_interval
 from kitt.lab.bench.tables import Grid
 
 FUNCTIONS: dict[str, tuple[str, dict[str, Any]]] = {  # class of botorch.test_functions, and its arguments
@@ -247,10 +248,8 @@ def _mean(values: Sequence[float], form: str) -> str:
     """Their mean with its 95 % interval, if there are several."""
     if len(values) < 2:
         return "".join(f"{value:{form}}" for value in values)
-    from scipy.stats import t
-
-    half = float(t.ppf(0.975, len(values) - 1)) * np.std(values, ddof=1) / math.sqrt(len(values))
-    return f"{np.mean(values):{form}} ± {half:.2f}"
+    mean, half = mean_interval(values)
+    return f"{mean:{form}} ± {half:.2f}"
 
 
 def _rank_grid(runs: Mapping[str, Mapping[str, Mapping[int, float]]], names: Sequence[str], reference: str) -> Grid:

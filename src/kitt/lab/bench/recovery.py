@@ -7,7 +7,6 @@ sums. `exhaustive` cells fit every word to one data set and choose by BIC, for c
 from __future__ import annotations
 
 import json
-import math
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +22,7 @@ from kitt.errors import InvalidInputError
 from kitt.fitting.fit import fit_all
 from kitt.fitting.fitted import FittedGP
 from kitt.lab.bench.runner import Cell, Line
-from kitt.lab.bench.scores import lines_of_networks
+from kitt.lab.bench.scores import lines_of_networks, mean_error
 from kitt.lab.bench.tables import Grid
 from kitt.lab.simulate import DEFAULT_DATA, PAD, PAPER_DATA, Batch, SimulatorConfig, simulate
 from kitt.language.grammar import WORDS, Expression
@@ -194,9 +193,8 @@ def summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
     for key, results in groups.items():
         row = dict(zip(fields, key, strict=True)) | {"repeats": len(results)}
         for name in (name for name in results[0] if name not in ("calibration", "ranks")):
-            values = [result[name] for result in results]
-            row[name] = float(np.mean(values))
-            row[f"{name}_error"] = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None
+            row[name], error, count = mean_error(result[name] for result in results)
+            row[f"{name}_error"] = error if count > 1 else None
         row["ece"] = calibration_error(np.sum([result["calibration"] for result in results], axis=0))
         rows.append(row)
     return rows

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-import numpy as np
+from scipy.stats import t
 
 from kitt.errors import InvalidInputError
 from kitt.lab.bench.runner import Line
 from kitt.language.grammar import WORDS
+from kitt.table.means import mean_and_error
 
 Split = tuple[int, int]  # its number, and the seed of the method
 Scores = dict[str, dict[str, dict[Split, float]]]  # method -> table -> split -> value
@@ -102,9 +102,14 @@ def failures(lines: Iterable[Line]) -> dict[tuple[str, str], int]:
 
 def mean_error(values: Iterable[float]) -> tuple[float, float, int]:
     """Mean, standard error (not a number for a single value), and how many."""
-    v = np.array(list(values), dtype=float)
-    error = float(v.std(ddof=1) / math.sqrt(len(v))) if len(v) > 1 else math.nan
-    return float(v.mean()), error, len(v)
+    found = list(values)
+    return *mean_and_error(found), len(found)
+
+
+def mean_interval(values: Iterable[float]) -> tuple[float, float]:
+    """Mean, and half of its 95 % interval by Student's t (not a number for a single value)."""
+    mean, error, count = mean_error(values)
+    return mean, float(t.ppf(0.975, count - 1)) * error
 
 
 def table_names(scores: Scores) -> list[str]:
@@ -133,5 +138,7 @@ def selection_seconds(lines: Sequence[Line]) -> Scores:
             out.setdefault(f"network, {key['head']}", {}).setdefault(key["table"], {})[0, 0] = result["median"]
         elif key.get("bench") == "words" and not key["options"] and "+" not in key["expression"]:
             fits[key["table"]][key["split"], key["seed"]].append(result["fit_seconds"])
-    complete = {t: {s: sum(v) for s, v in splits.items() if len(v) == len(WORDS)} for t, splits in fits.items()}
+    complete = {
+        name: {split: sum(v) for split, v in splits.items() if len(v) == len(WORDS)} for name, splits in fits.items()
+    }
     return out | ({EXHAUSTIVE: complete} if any(complete.values()) else {})
