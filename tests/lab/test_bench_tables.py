@@ -226,16 +226,27 @@ def test_regret() -> None:
     fits = groups["yacht", 0]
     assert regret.regret(fits, ("RBF",)) == pytest.approx(0.1)
     assert regret.regret(fits, ("Matern12", "Linear")) == 0.0
-    assert regret.regret(fits, ("Linear + RBF",)) is None
+    assert regret.regret(fits, ("Linear + RBF",)) == pytest.approx(3.3)  # it failed, and counts as the worst word
     said = {regret.Advisor(): {("yacht", 0): ("Matern12", "RBF", "Linear*RBF")}}
     rows = {row["who"]: row for row in regret.regret_table(groups, said)}
-    assert (rows["default, classifier, expected-loss"]["first"], rows["RBF always"]["first"]) == (0.2, 0.1)
-    assert rows["default, classifier, expected-loss"]["best_of_k"] == pytest.approx(0.1)
-    assert rows["default, classifier, expected-loss"]["bic_of_k"] == pytest.approx(0.8)
+    assert (rows["default, decoder, expected-loss"]["first"], rows["RBF always"]["first"]) == (0.2, 0.1)
+    assert rows["default, decoder, expected-loss"]["best_of_k"] == pytest.approx(0.1)
+    assert rows["default, decoder, expected-loss"]["bic_of_k"] == pytest.approx(0.8)
+    assert (rows["RBF always"]["difference"], rows["RBF always"]["difference_error"]) == (pytest.approx(0.1), None)
     assert rows["best BIC of 34 fits"]["first"] == pytest.approx(3.3)
     assert rows["best log posterior of 34 fits"]["first"] == 0.0
     assert rows["random word"]["first"] == pytest.approx(0.05 * (len(WORDS) - 1))
     assert rows["median word"]["first"] == pytest.approx(1.65)
+
+
+def test_differences_of_regret_have_an_interval_over_tables() -> None:
+    groups = {(name, 0): regret.by_split(word_lines(), "200", {})["yacht", 0] for name in ("a", "b", "c")}
+    said = {regret.Advisor(): {("a", 0): ("Matern12",), ("b", 0): ("RBF",), ("c", 0): ("Linear",)}}
+    rows = {row["who"]: row for row in regret.regret_table(groups, said)}
+    assert rows["default, decoder, expected-loss"]["difference"] is None
+    mean, half = rows["RBF always"]["difference"], rows["RBF always"]["difference_error"]
+    assert mean == pytest.approx(0.0)  # of 0.1, 0 and -0.1
+    assert half == pytest.approx(4.303 * 0.1 / math.sqrt(3), rel=1e-3)
 
 
 def test_robustness_compares_with_the_best_known() -> None:

@@ -43,6 +43,7 @@ app = typer.Typer(help="Measure KITT and the methods it is compared with.", no_a
 app.add_typer(real_app)
 
 EXHAUSTIVE_ROWS = 200  # points up to which recovery is compared with fitting all words
+DIFFERENCE = "first row less this"
 DEFAULT_METHODS = "rbf-ard,rbf-ard-botorch,kitt"
 
 
@@ -157,11 +158,12 @@ def regret(
     print_rows(
         [
             {"who": row["who"], "first": row["first"], f"best of {k}": row["best_of_k"], "their BIC": row["bic_of_k"]}
+            | {DIFFERENCE: row["difference"], f"{DIFFERENCE}_error": row["difference_error"]}
             | {name: row["by_table"].get(name) for name in tables_}
             for row in table
         ],
         as_json,
-        "regret, nats per test row",
+        "regret, nats per test row; differences with their 95 % interval over tables, by Student's t",
     )
 
 
