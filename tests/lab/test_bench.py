@@ -13,7 +13,7 @@ from bench_work import write_table
 from kitt.errors import InvalidInputError
 from kitt.lab.bench.cli import app
 from kitt.lab.bench.datasets import Source
-from kitt.lab.bench.runner import Cell, Line
+from kitt.lab.bench.runner import Cell, Line, append
 
 
 @pytest.fixture(scope="module")
@@ -221,6 +221,9 @@ def test_commands(tmp_path: Path, checkpoint: str) -> None:
     assert "| bic | 24 | 4 | 1 |" in kitt("table", recovered, "--kind", "exhaustive")
     kitt("figure", "scores", uci, "--out", str(tmp_path / "scores.svg"))
     assert (tmp_path / "scores.svg").exists()
+    optimised = str(tmp_path / "bo.jsonl")
+    key = {"bench": "bo", "table": "branin", "noise": 0.0, "split": 0, "method": "default", "evaluations": 3}
+    append(optimised, {"key": key, "status": "ok", "result": {"regret": [1.0], "spread": 1.0}})
     for bad, message in (
         (["table", "nowhere.jsonl"], "no file nowhere.jsonl"),
         (["table", uci, "--kind", "x"], "no table is called 'x'"),
@@ -230,6 +233,17 @@ def test_commands(tmp_path: Path, checkpoint: str) -> None:
         (["table", uci, "--kind", "differences", "--method", "kit"], "no lines of 'kit'"),
         (["figure", "x"], "no figure is called 'x'"),
         (["uci", "--methods", "x"], "no method is called 'x'"),
+        (["bo", "--noise", "abc"], "expected levels of noise, .* got 'abc'"),
+        (["bo", "--noise", "nan"], "expected levels of noise, .* got 'nan'"),
+        (["recovery", "--sizes", "abc"], "expected numbers of points, .* got 'abc'"),
+        (["recovery", "--sizes", ""], "expected numbers of points, .* got ''"),
+        (["latency", "--data", str(folder), "--models", ""], "expected checkpoints, .* got ''"),
+        (["claims", "--kinds", "foo"], "no kind of table is called foo; there are noise, periodic, smooth"),
+        *((["table", optimised, "--kind", kind], f"belong into the table '{kind}'") for kind in ("scores", "recovery")),
+        *(
+            (["table", recovered, "--kind", kind], f"belong into the table '{kind}'")
+            for kind in ("cpu", "weights", "bo")
+        ),
     ):
         with pytest.raises(InvalidInputError, match=message):
             cli.invoke(app, bad, catch_exceptions=False)

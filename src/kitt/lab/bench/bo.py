@@ -164,8 +164,10 @@ def is_transformed(model: Any) -> bool:
 
 
 def bo_grids(lines: Sequence[Line], reference: str = "default") -> list[Grid]:
-    """Final regret with intervals over seeds, differences to the default, mean ranks, and seconds."""
+    """Final regret with intervals over seeds, differences to the default, mean ranks, and seconds; of no run, nothing."""
     runs = _runs(lines)
+    if not runs:
+        return []
     names = list(dict.fromkeys(method for by_method in runs.values() for method in by_method))
     return [_regret_grid(runs, names, reference), _rank_grid(runs, names, reference), _time_grid(lines, names)]
 

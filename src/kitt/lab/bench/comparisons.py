@@ -205,7 +205,8 @@ def comparison_grids(
     if not found_by_size:
         raise InvalidInputError("expected lines of kitt bench atlas, got none: choose another --kind of table, or file")
     if not any(found_by_size.values()):
-        there = dict.fromkeys(label(line["key"]) for line in (lines if against is None else against))
+        others = lines if against is None else against
+        there = dict.fromkeys(label(line["key"]) for line in others if "method" in line["key"])
         raise InvalidInputError(
             f"no lines of the reference '{reference}' on the same tables: there are some of {', '.join(there) or 'none'}; "
             "choose one of them with --reference, or run the reference too"

@@ -232,7 +232,7 @@ def recovery_grids(lines: Sequence[Line]) -> list[Grid]:
     sweeps += [
         (f"N = {n}", "d", [row for row in rows if row["n"] == n]) for n in dict.fromkeys((*sizes[-1:], *sizes[:1]))
     ]
-    return [_sweep_grid(title, axis, own) for title, axis, own in sweeps]
+    return [_sweep_grid(title, axis, own) for title, axis, own in sweeps if own]
 
 
 def _sweep_grid(title: str, axis: str, rows: Sequence[Mapping[str, Any]]) -> Grid:

@@ -45,7 +45,7 @@ def collect(lines: Iterable[Line], measure: str, variant: str | None = None) -> 
     twice = _with_copies(lines)
     for line in lines:
         key, result = line["key"], line["result"]
-        values = result if variant is None else result["variants"].get(variant, {})
+        values = result if variant is None else result.get("variants", {}).get(variant, {})
         split = key["split"], key.get("seed", 0)
         if values.get(measure) is not None:
             out[label(key)][key["table"]][split] = values[measure]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
 from rich.table import Table
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 console = Console(width=None if sys.stdout.isatty() else 200)  # no truncated columns in a pipe
 errors = Console(stderr=True)
+N = TypeVar("N", int, float)
 LABEL = ("table", "split", "what", "method", "expression", "model", "head", "kind", "prior", "n", "d", "batch", "index")
 
 
@@ -42,6 +44,25 @@ def splits_of(text: str) -> list[int]:
         found = []
     if not found:
         raise InvalidInputError(f"expected numbers of splits, such as 0 or 0,1,5 or 3-9, got '{text}'")
+    return found
+
+
+def numbers_of(text: str, what: str, number: Callable[[str], N]) -> list[N]:
+    """0,0.05 -> [0.0, 0.05], or whole numbers, as `number` reads them; at least one, and none negative."""
+    try:
+        found = [number(part) for part in names_of(text) or []]
+    except ValueError:
+        found = []
+    if not found or not all(0 <= value < math.inf for value in found):
+        raise InvalidInputError(f"expected {what}, separated by commas, got '{text}'")
+    return found
+
+
+def some_names(text: str, what: str) -> list[str]:
+    """The names of a text, of which there must be some."""
+    found = names_of(text)
+    if not found:
+        raise InvalidInputError(f"expected {what}, separated by commas, got '{text}'")
     return found
 
 

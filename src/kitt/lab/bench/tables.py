@@ -272,8 +272,8 @@ def _time_text(seconds: float | None, others: Sequence[float | None]) -> str:
 
 def variant_grid(lines: Sequence[Line], measure: str, method: str) -> Grid:
     """One method's models under every weighting: mean over splits, a row for each table."""
-    own = [line for line in lines if line["status"] == "ok" and label(line["key"]) == method]
-    names = list(dict.fromkeys(name for line in own for name in line["result"]["variants"]))
+    own = [line for line in measured_lines(lines) if label(line["key"]) == method]
+    names = list(dict.fromkeys(name for line in own for name in line["result"].get("variants", {})))
     by_variant = {name: collect(own, measure, name).get(method, {}) for name in names}
     tables = list(dict.fromkeys(table for tables in by_variant.values() for table in tables))
     rows = [(t, *(cell_text(by_variant[name].get(t, {}), measure) for name in names)) for t in tables]
