@@ -107,11 +107,6 @@ class Evidence:
         return mean_and_error(self.log_density - self.plain)
 
     @property
-    def gain_over_mean(self) -> tuple[float, float]:
-        """Mean gain in log density over a normal distribution that uses no column, and its standard error."""
-        return mean_and_error(self.log_density - self.no_signal)
-
-    @property
     def rmse(self) -> float:
         """Root mean squared error, in units of the target."""
         unit = self._unit

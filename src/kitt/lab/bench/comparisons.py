@@ -47,11 +47,10 @@ def by_method(lines: Iterable[Line], rows: str, bench: str = "atlas") -> tuple[d
     return dict(found), dict(failed)
 
 
-def sizes(lines: Iterable[Line], bench: str = "atlas") -> list[str]:
+def sizes(lines: Iterable[Line]) -> list[str]:
     """The numbers of training rows that there are lines of."""
-    return sorted(
-        {line["key"]["rows"] for line in lines if line["key"].get("bench") == bench}, key=lambda s: (len(s), s)
-    )
+    found = {line["key"]["rows"] for line in lines if line["key"].get("bench") == "atlas"}
+    return sorted(found, key=lambda rows: (len(rows), rows))
 
 
 Number = Callable[[Mapping[str, Any], Mapping[str, Any]], float]  # of the results of a method and of another

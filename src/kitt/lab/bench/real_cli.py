@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kitt.lab.bench.arguments import AsJson, Data, Jobs, Out, Retry, Seed, Splits, TrainRows
-from kitt.lab.bench.show import names_of, numbers_of, print_grid, print_rows, run_cells, some_names, splits_of
+from kitt.lab.bench.show import bar, names_of, numbers_of, print_grid, print_rows, run_cells, some_names, splits_of
 
 app = typer.Typer(add_completion=False)
 
@@ -47,7 +47,8 @@ def advice(
     from kitt.lab.bench.advice import advice_grids, run_advice
     from kitt.lab.bench.datasets import data_directory
 
-    rows = run_advice(corpus, data_directory(data, "table"), model)
+    with bar() as report:
+        rows = run_advice(corpus, data_directory(data, "table"), model, lambda i, n: report(i, n, {"key": {}}))
     if as_json:
         print_rows(rows, as_json, "advice")
         return

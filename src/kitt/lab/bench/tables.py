@@ -117,9 +117,9 @@ def _known(paper: Published | None, tables: Sequence[str]) -> Published:
     return {method: column for method, column in (paper or {}).items() if any(name in column for name in tables)}
 
 
-def score_grid(lines: Sequence[Line], measure: str, paper: Published | None = None, variant: str | None = None) -> Grid:
+def score_grid(lines: Sequence[Line], measure: str, paper: Published | None = None) -> Grid:
     """Mean ± standard error (number of splits), a row for each table and a column for each method."""
-    scores, lost = collect(lines, measure, variant), failures(lines)
+    scores, lost = collect(lines, measure), failures(lines)
     methods = list(dict.fromkeys([*scores, *(method for method, _ in lost)]))
     names = list(dict.fromkeys([*table_names(scores), *(table for _, table in lost)]))
     paper, rows = _known(paper, names), []
