@@ -2,10 +2,10 @@
 
 The steps run one after the other. Those of `kitt bench` write JSON lines to the folder `--out` and resume where they were,
 so that this may be stopped at any time; what a step prints is kept there too, as text, and a step that ended with the
-present commit is not run again. `--only` runs some of the steps. With `--publish`, the new lines take the place of those
-in docs/results that measure the same, if all new ones are of the present commit, and the tables that docs/tables.py makes of
-them are written again, each with the commits of its lines. What steps without lines printed goes to docs/results/printed,
-with its command and commit; tables that were typed from it must be typed again.
+present commit is not run again, unless files differ from it. `--only` runs some of the steps. With `--publish`, the new
+lines take the place of those in docs/results that measure the same, if all new ones are of the present commit, and the
+tables that docs/tables.py makes of them are written again, each with the commits of its lines. What steps without
+lines printed goes to docs/results/printed, with its command and commit; tables that were typed from it must be typed again.
 `--archive` runs the benchmarks of docs/archive.md instead, with the present model; they are never published, because that
 page is about an earlier one. `--list` shows the commands, with about the hours that each takes on one core of a laptop.
 """
@@ -214,8 +214,10 @@ def publish(out: Path, commit: str, steps: Sequence[Step]) -> None:
     """Put the lines of these steps, and what those without lines printed, into docs/results, and write the tables again."""
     names = sorted({step.lines for step in steps if step.lines and (out / f"{step.lines}.jsonl").exists()})
     new = {name: read(out / f"{name}.jsonl") for name in names}
-    if commit.endswith("-dirty"):
-        sys.exit("files differ from the last commit: commit them, run the steps again, and publish then")
+    if not is_known(commit):
+        sys.exit(
+            "files differ from the last commit, or there is none: commit them, run the steps again, and publish then"
+        )
     commits = {name: {line.get("versions", {}).get("commit") or "unknown" for line in new[name]} for name in names}
     if mixed := {name: found - {commit} for name, found in commits.items() if found - {commit}}:
         told = "; ".join(f"{name} has lines of {', '.join(sorted(found))}" for name, found in mixed.items())
@@ -233,12 +235,26 @@ def publish(out: Path, commit: str, steps: Sequence[Step]) -> None:
 
 def printed(out: Path, step: Step, commit: str) -> str:
     """What a step printed, below its command and commit; nothing if it has not ended with this commit."""
-    ended = out / f"{step.name}.commit"
-    if not ended.exists() or ended.read_text(encoding="utf-8") != commit:
+    if not has_ended(out, step, commit):
         return ""
     text = (out / f"{step.name}.txt").read_text(encoding="utf-8")
     command = shlex.join(step.arguments({"data": "DIR", "out": "OUT", "python": "python"}))
     return f"$ {command}\n# commit {commit}\n\n{text.strip()}\n" if text.strip() else ""
+
+
+def stamp(out: Path, step: Step) -> Path:
+    """The file with the commit with which a step ran to its end."""
+    return out / f"{step.name}.commit"
+
+
+def has_ended(out: Path, step: Step, commit: str) -> bool:
+    """Whether a step ran to its end with this commit; what differs from a commit may differ again."""
+    ended = stamp(out, step)
+    return is_known(commit) and ended.exists() and ended.read_text(encoding="utf-8") == commit
+
+
+def is_known(commit: str) -> bool:
+    return bool(commit) and not commit.endswith("-dirty")
 
 
 def merged(old: Iterable[Line], new: Iterable[Line]) -> list[Line]:
@@ -279,15 +295,16 @@ def main() -> int:
         if asked.list:
             continue
         out.mkdir(parents=True, exist_ok=True)
-        ended = out / f"{step.name}.commit"  # with which this step ran to its end
-        if ended.exists() and ended.read_text(encoding="utf-8") == commit:
+        if has_ended(out, step, commit):
             print("    has ended already", flush=True)
             continue
+        stamp(out, step).unlink(missing_ok=True)  # what it prints takes the place of what it printed
         began = time.monotonic()
         if code := run(step, arguments, out):
             print(f"this step ended with {code}; run the command again to resume", file=sys.stderr)
             return code
-        ended.write_text(commit, encoding="utf-8")
+        if is_known(commit):
+            stamp(out, step).write_text(commit, encoding="utf-8")
         print(f"    {(time.monotonic() - began) / 3600:.2f} h", flush=True)
     if asked.publish and not asked.archive and not asked.list:
         publish(out, commit, steps)

@@ -67,6 +67,8 @@ def test_published_lines_are_replaced_by_new_ones_that_measure_the_same() -> Non
     old = [line("a", "first", 1), line("b", "first", 2), line("c", "first", 3)]
     new = [line("b", "second", 4), line("c", "second", 0, "error"), line("d", "second", 5)]
     assert RESULTS["merged"](old, new) == [old[0], new[0], old[2], new[2]]
+    without = {"key": {"table": "b"}, "status": "ok", "result": 2}  # as lines were before they named the network
+    assert RESULTS["merged"]([without], [new[0]]) == [new[0]]
 
 
 def test_what_a_step_printed_is_published_with_its_command_and_its_own_commit(tmp_path: Path) -> None:
@@ -77,6 +79,9 @@ def test_what_a_step_printed_is_published_with_its_command_and_its_own_commit(tm
     text = RESULTS["printed"](tmp_path, step, "abc1234")
     assert text == "$ python benchmarks/noise.py\n# commit abc1234\n\n200 of 200\n"
     assert RESULTS["printed"](tmp_path, step, "def5678") == ""
+    for unknown in ("abc1234-dirty", ""):
+        (tmp_path / "noise.commit").write_text(unknown)
+        assert not RESULTS["has_ended"](tmp_path, step, unknown), "other files may differ by now"
 
 
 def test_no_page_has_a_gap_left_to_fill() -> None:

@@ -8,7 +8,7 @@ import torch
 from kitt.lab.simulate import PAD, SimulatorConfig, simulate
 from kitt.language.grammar import WORDS, Primitive, parse
 from kitt.language.kernels import Kernel
-from kitt.language.priors import implied_lengthscale, implied_lognormal, shrinkage
+from kitt.language.priors import implied_lengthscale, shrinkage
 
 
 def test_the_vocabulary_has_34_words() -> None:
@@ -47,17 +47,6 @@ def test_implied_lengthscale_of_unequal_factors() -> None:
     a, b, c = 0.4, 1.3, 2.2
     expected = a * b * c / math.sqrt((b * c) ** 2 + (a * c) ** 2 + (a * b) ** 2)
     assert implied_lengthscale(torch.tensor([a, b, c], dtype=torch.float64)).item() == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("factors", [1, 2, 3])
-@pytest.mark.parametrize(("mu", "sigma"), [(0.0, 0.2), (0.7, 0.4)])
-def test_implied_lengthscales_are_nearly_log_normal(mu: float, sigma: float, factors: int) -> None:
-    """Remark 2: the log-normal of matched moments, against 200,000 draws."""
-    normal = torch.randn(200_000, factors, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    logs = implied_lengthscale(torch.exp(mu + sigma * normal)).log()
-    approximation = implied_lognormal(mu, sigma, factors)
-    assert approximation.mu == pytest.approx(logs.mean().item(), abs=0.1 * sigma)
-    assert approximation.sigma == pytest.approx(logs.std().item(), rel=0.1)
 
 
 @pytest.mark.parametrize("factors", [2, 3])

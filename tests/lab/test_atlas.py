@@ -194,12 +194,22 @@ def test_comparison_numbers() -> None:
     assert ours.trimmed == pytest.approx(trim_mean(values, 0.1))
     assert ours.median == pytest.approx(0.0)
     assert (ours.better, ours.worse) == (pytest.approx(9 / 20), pytest.approx(1 / 20))
-    assert ours.rmse == pytest.approx(2.0)
-    assert ours.crps == pytest.approx(0.5)
+    assert ours.rmse == pytest.approx((2.0, 2.0))
+    assert ours.crps == pytest.approx((0.5, 0.5))
     assert ours.coverage == pytest.approx((0.5, 0.85, 0.95))
     assert ours.narrow == pytest.approx(0.25)
     assert (ours.cpu, ours.cpu_in_all) == pytest.approx((4.0, 4.0))
     assert ours.interval[0] < ours.trimmed < ours.interval[1]
+
+
+def test_exact_targets_do_not_decide_ratios() -> None:
+    """One of twenty tables predicted a million times as well counts in one of the two means; an error of 0 in none."""
+    lines = [line(f"t{i}", "botorch", 1.0) for i in range(21)]
+    lines += [line(f"t{i}", "kitt", 1.0, rmse={0: 1e-6, 20: 0.0}.get(i, 1.0), crps=0.0) for i in range(21)]
+    (grid,) = comparisons.comparison_grids(lines)
+    ours = dict(zip(grid.head, grid.rows[1], strict=True))
+    assert ours["RMSE: all, trimmed"] == "0.501, 1.000"
+    assert ours["CRPS: all, trimmed"] == ""
 
 
 def test_splits_are_averaged_within_a_table() -> None:

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import kitt.network
 from bench_work import write_table
 from kitt.errors import InvalidInputError
 from kitt.lab.bench.cli import app
 from kitt.lab.bench.datasets import Source
-from kitt.lab.bench.runner import Cell, Line
+from kitt.lab.bench.runner import Cell, Line, append
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +98,35 @@ def test_calibration_of_an_ignorant_network(checkpoint: str) -> None:
     assert {row["preset"] for row in together} == {"smoke", "default, table"}  # two mixtures are not added up
 
 
+def test_a_network_that_was_trained_again_is_another(table: Source, checkpoint: str, tmp_path: Path) -> None:
+    """Under the same name: what was measured of the old one is not taken for the new one, nor are they averaged."""
+    from kitt.lab.bench import calibration, latency, recovery
+
+    net = tmp_path / "net.safetensors"
+    net.write_bytes(Path(checkpoint).read_bytes())
+    draw = recovery.Draw("words", "paper", 16, 2, 2)
+
+    def cells() -> list[list[Cell]]:
+        return [
+            recovery.recovery_cells([draw], [str(net)]),
+            calibration.calibration_cells([str(net)], 1, "smoke"),
+            latency.latency_cells([table], [str(net)])[:-1],  # the import has no network
+        ]
+
+    first, same = cells(), cells()
+    net.write_bytes(Path(kitt.network.__file__).parent.joinpath("weights", "default.safetensors").read_bytes())
+    for one, again, other in zip(first, same, cells(), strict=True):
+        assert [cell.identity for cell in one] == [cell.identity for cell in again]
+        assert not {cell.identity for cell in one} & {cell.identity for cell in other}
+    numbers = {"top1": 1.0, "top3": 1.0, "top5": 1.0, "calibration": [[0.0, 0.0, 0.0]]}
+    lines: list[Line] = [{"key": cells()[0][0].key, "status": "ok", "result": numbers}]
+    assert recovery.summary(lines)[0]["top1"] == 1.0
+    with pytest.raises(
+        InvalidInputError, match=r"one checkpoint of each name, got several of .*net\.safetensors: keep"
+    ):
+        recovery.summary([*lines, {**lines[0], "key": first[0][0].key}])
+
+
 def test_calibration_error_beside_chance() -> None:
     from kitt.lab.bench.calibration import chance_error
     from kitt.lab.bench.recovery import calibration, calibration_error
@@ -108,7 +138,7 @@ def test_calibration_error_beside_chance() -> None:
     assert calibration_error(boastful) == pytest.approx(np.mean(np.sqrt(p) - p), abs=0.03)
 
 
-def test_exhaustive_search_finds_white_noise() -> None:
+def test_exhaustive_search_finds_white_noise(checkpoint: str) -> None:
     from kitt.lab.bench import recovery
     from kitt.language.grammar import WORDS
 
@@ -118,12 +148,12 @@ def test_exhaustive_search_finds_white_noise() -> None:
     assert result["failed"] == 0
     key = {**recovery.exhaustive_cells(draw, 1, {})[0].key, "index": index}
     ranks = {"ranks": [2 * (i == index) for i in range(200)]}
-    asked = recovery.recovery_cells([draw], ["net"])[0].key
+    asked = recovery.recovery_cells([draw], [checkpoint])[0].key
     lines: list[Line] = [{"key": k, "status": "ok", "result": r} for k, r in ((key, result), (asked, ranks))]
     bic, *_, network = recovery.exhaustive_summary(lines)
     assert bic["top5"] == 1.0
     assert recovery.exhaustive_grid(lines).rows[0][:5] == ("bic", "24", "1", "1", f"{100 * bic['top1']:.0f}")
-    assert network["who"] == "net"
+    assert network["who"] == checkpoint
     assert (network["top1"], network["top3"]) == (0.0, 1.0)
 
 
@@ -191,6 +221,9 @@ def test_commands(tmp_path: Path, checkpoint: str) -> None:
     assert "| bic | 24 | 4 | 1 |" in kitt("table", recovered, "--kind", "exhaustive")
     kitt("figure", "scores", uci, "--out", str(tmp_path / "scores.svg"))
     assert (tmp_path / "scores.svg").exists()
+    optimised = str(tmp_path / "bo.jsonl")
+    key = {"bench": "bo", "table": "branin", "noise": 0.0, "split": 0, "method": "default", "evaluations": 3}
+    append(optimised, {"key": key, "status": "ok", "result": {"regret": [1.0], "spread": 1.0}})
     for bad, message in (
         (["table", "nowhere.jsonl"], "no file nowhere.jsonl"),
         (["table", uci, "--kind", "x"], "no table is called 'x'"),
@@ -200,6 +233,17 @@ def test_commands(tmp_path: Path, checkpoint: str) -> None:
         (["table", uci, "--kind", "differences", "--method", "kit"], "no lines of 'kit'"),
         (["figure", "x"], "no figure is called 'x'"),
         (["uci", "--methods", "x"], "no method is called 'x'"),
+        (["bo", "--noise", "abc"], "expected levels of noise, .* got 'abc'"),
+        (["bo", "--noise", "nan"], "expected levels of noise, .* got 'nan'"),
+        (["recovery", "--sizes", "abc"], "expected numbers of points, .* got 'abc'"),
+        (["recovery", "--sizes", ""], "expected numbers of points, .* got ''"),
+        (["latency", "--data", str(folder), "--models", ""], "expected checkpoints, .* got ''"),
+        (["claims", "--kinds", "foo"], "no kind of table is called foo; there are noise, periodic, smooth"),
+        *((["table", optimised, "--kind", kind], f"belong into the table '{kind}'") for kind in ("scores", "recovery")),
+        *(
+            (["table", recovered, "--kind", kind], f"belong into the table '{kind}'")
+            for kind in ("cpu", "weights", "bo")
+        ),
     ):
         with pytest.raises(InvalidInputError, match=message):
             cli.invoke(app, bad, catch_exceptions=False)

@@ -13,7 +13,7 @@ import pytest
 import bench_work
 from bench_work import squares
 from kitt.errors import InvalidInputError
-from kitt.lab.bench.runner import Cell, Line, Plan, read, run
+from kitt.lab.bench.runner import Cell, Line, Plan, commit_of, read, run
 
 
 def done(path: Path) -> dict[int, Line]:
@@ -93,6 +93,25 @@ def test_a_dask_worker_is_killed_and_nothing_is_lost(tmp_path: Path) -> None:
         lines = run(cells, tmp_path / "lines.jsonl", plan)
     assert Path(marker["marker"]).exists()
     assert [line["result"]["square"] for line in lines] == [x * x for x in range(9)]
+
+
+def test_a_commit_is_that_of_this_package(tmp_path: Path) -> None:
+    """An installed package in the checkout of something else has none."""
+
+    def git(*arguments: str) -> None:
+        subprocess.run(["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=b", *arguments], check=True)
+
+    inside = tmp_path / ".venv" / "kitt"
+    inside.mkdir(parents=True)
+    assert commit_of(inside) == ""
+    git("init", "-q")
+    for name, length in (("something", 0), ("kitt-gp", 7)):
+        (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "{name}"\n')
+        git("add", "-A")
+        git("commit", "-q", "-m", name)
+        assert len(commit_of(inside)) == length
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "kitt-gp"\nversion = "1"\n')
+    assert commit_of(inside).endswith("-dirty")
 
 
 def test_a_negative_number_of_jobs_is_refused() -> None:

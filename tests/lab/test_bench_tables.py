@@ -93,6 +93,17 @@ def test_comparisons(canned: list[Line]) -> None:
     assert tables.variant_grid(canned, "nlpd", "kitt").head == ("table", "first", "bic")
 
 
+def test_seeds_and_rules_of_splitting_are_kept_apart(canned: list[Line]) -> None:
+    again = [{**ln, "key": {**ln["key"], "seed": 1}} for ln in canned]
+    rows = tables.score_grid([*canned, *again], "nlpd").rows
+    assert rows[-1][1].endswith("(20)")
+    assert tables.time_grid([*canned, *again]).rows[0] == ("yacht", "0.05 (18,000×)", "900")
+    other = [{**ln, "key": {**ln["key"], "rows": "extrapolation"}} for ln in canned]
+    mixed = r"one rule of splitting .* got None, extrapolation of 'yacht': choose one with --rule"
+    with pytest.raises(InvalidInputError, match=mixed):
+        tables.score_grid([*canned, *other], "nlpd")
+
+
 def test_some_methods_in_their_order(canned: list[Line]) -> None:
     alone = {"key": {"bench": "latency", "table": "yacht", "head": "decoder"}, "status": "ok", "result": {}}
     found = scores.of_methods([*canned, alone], ["tree-search", "kitt"])
@@ -149,8 +160,8 @@ def test_strategies_take_the_first_model_where_it_was_not_run_alone(canned: list
 def test_numbers_are_never_rounded_to_nothing() -> None:
     assert tables.digits(5.5e-6) == "5.5e-06"
     assert tables.digits(-0.02) == "-0.02"
-    assert tables.cell_text({0: 1.0}, "nlpd") == "1.00 (1)"
-    assert tables.cell_text({0: 5.5e-6, 1: 5.7e-6}, "rmse") == "5.60e-06 ± 1e-07 (2)"
+    assert tables.cell_text({(0, 0): 1.0}, "nlpd") == "1.00 (1)"
+    assert tables.cell_text({(0, 0): 5.5e-6, (1, 0): 5.7e-6}, "rmse") == "5.60e-06 ± 1e-07 (2)"
     assert tables.cell_text({}, "nlpd", 2) == "2 failed"
 
 
@@ -215,16 +226,27 @@ def test_regret() -> None:
     fits = groups["yacht", 0]
     assert regret.regret(fits, ("RBF",)) == pytest.approx(0.1)
     assert regret.regret(fits, ("Matern12", "Linear")) == 0.0
-    assert regret.regret(fits, ("Linear + RBF",)) is None
-    said = {regret.Adviser(): {("yacht", 0): ("Matern12", "RBF", "Linear*RBF")}}
+    assert regret.regret(fits, ("Linear + RBF",)) == pytest.approx(3.3)  # it failed, and counts as the worst word
+    said = {regret.Advisor(): {("yacht", 0): ("Matern12", "RBF", "Linear*RBF")}}
     rows = {row["who"]: row for row in regret.regret_table(groups, said)}
-    assert (rows["default, classifier, expected-loss"]["first"], rows["RBF always"]["first"]) == (0.2, 0.1)
-    assert rows["default, classifier, expected-loss"]["best_of_k"] == pytest.approx(0.1)
-    assert rows["default, classifier, expected-loss"]["bic_of_k"] == pytest.approx(0.8)
+    assert (rows["default, decoder, expected-loss"]["first"], rows["RBF always"]["first"]) == (0.2, 0.1)
+    assert rows["default, decoder, expected-loss"]["best_of_k"] == pytest.approx(0.1)
+    assert rows["default, decoder, expected-loss"]["bic_of_k"] == pytest.approx(0.8)
+    assert (rows["RBF always"]["difference"], rows["RBF always"]["difference_error"]) == (pytest.approx(0.1), None)
     assert rows["best BIC of 34 fits"]["first"] == pytest.approx(3.3)
     assert rows["best log posterior of 34 fits"]["first"] == 0.0
     assert rows["random word"]["first"] == pytest.approx(0.05 * (len(WORDS) - 1))
     assert rows["median word"]["first"] == pytest.approx(1.65)
+
+
+def test_differences_of_regret_have_an_interval_over_tables() -> None:
+    groups = {(name, 0): regret.by_split(word_lines(), "200", {})["yacht", 0] for name in ("a", "b", "c")}
+    said = {regret.Advisor(): {("a", 0): ("Matern12",), ("b", 0): ("RBF",), ("c", 0): ("Linear",)}}
+    rows = {row["who"]: row for row in regret.regret_table(groups, said)}
+    assert rows["default, decoder, expected-loss"]["difference"] is None
+    mean, half = rows["RBF always"]["difference"], rows["RBF always"]["difference_error"]
+    assert mean == pytest.approx(0.0)  # of 0.1, 0 and -0.1
+    assert half == pytest.approx(4.303 * 0.1 / math.sqrt(3), rel=1e-3)
 
 
 def test_robustness_compares_with_the_best_known() -> None:

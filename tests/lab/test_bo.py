@@ -25,5 +25,13 @@ def test_optimisation_of_functions(tmp_path: Path) -> None:
     assert "±" in regrets.rows[0][2]
     assert sum(float(row[1].split()[0]) for row in ranks.rows) == pytest.approx(3.0)
     assert [row[0] for row in seconds.rows] == ["default", "kitt-mixture"]
+    for name, value, message in (
+        ("evaluations", 9, "one number of evaluations, got 3, 9: keep"),
+        ("noise", 0.1, "one level of noise, beside none, got 0.05, 0.1: keep"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            bo_grids([*lines, {**lines[0], "key": {**lines[0]["key"], name: value}}])
+    with pytest.raises(InvalidInputError, match="one level of noise"):
+        bo_cells(["branin"], ["default"], [0], 3, [0.0, 0.05, 0.1])
     with pytest.raises(InvalidInputError, match="no function is called 'brain'"):
         bo_cells(["brain"], ["default"], [0], 3, [0.0])

@@ -57,4 +57,6 @@ def test_forecasts_of_rivals_become_lines(folder: Path) -> None:
     failed = series.rival_line(source, {"method": "theta", "error": "no"}, {})
     assert failed["status"] == "failed"
     naive = [measure(cell) for cell in series.series_cells([source], [Spec("seasonal-naive")])]
-    assert [row[0] for row in series.series_grid([*naive, found, failed]).rows] == ["seasonal-naive", "theta"]
+    rows = series.series_grid([*naive, found, failed]).rows
+    assert [row[0] for row in rows] == ["seasonal-naive", "theta"]
+    assert rows[1][2:4] == ("", "100%")  # an error of 0 has no ratio, but is the lower one

@@ -59,11 +59,11 @@ def test_every_word_can_be_reached() -> None:
 )
 def test_a_child_is_hardly_worse_than_its_parent_before_it_is_fitted(parent: str, child: str, loss: float) -> None:
     language = Words.of(wave(), TreeSearch(coarse_rows=60), 0)
-    old = Objective(parse(parent), language.few, language.config)
+    old = Objective(parse(parent), language.coarse_rows, language.config)
     theta = maximise(old, torch.zeros(old.kernel.size, dtype=torch.float64), 40, 0.1, Budget()).theta
     starts = language._starts(parse(child), Solved(parse(parent), theta, 0.0, 0.0))
     assert starts.shape[1] == Kernel(parse(child), 1).size
-    new = Objective(parse(child), language.few, language.config)
+    new = Objective(parse(child), language.coarse_rows, language.config)
     best = max(float(new.likelihood.value(start)) for start in starts)
     assert best > float(old.likelihood.value(theta)) - loss
 

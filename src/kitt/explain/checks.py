@@ -6,7 +6,6 @@ rows clearly worse. Both are fitted again without the rows they predict, on at m
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,6 +26,7 @@ from kitt.language.grammar import Expression, Primitive, Word
 from kitt.language.kernels import Kernel
 from kitt.model.evidence import with_tail
 from kitt.network.properties import ROUGH, SMOOTH
+from kitt.table.means import mean_and_error
 from kitt.table.scaling import FloatArray
 
 Folds = NDArray[np.intp]  # (N,) the fold in which each row is left out
@@ -103,11 +103,11 @@ def _predicted(table: Table, folds: Folds, predict: Predict) -> LeftOut:
 def compared(claim: str, about: str, with_it: LeftOut, without: LeftOut, blocks: Folds | None = None) -> Check:
     """What a part gains on left-out rows; rows of one block, such as a cycle left out as a whole, are not independent."""
     gain = with_it.log_density - without.log_density
-    error = float(gain.std(ddof=1) / math.sqrt(len(gain)))
+    mean, error = mean_and_error(gain)
     if blocks is not None and (count := len(np.unique(blocks))) > 1:
-        sums = np.bincount(blocks, gain - gain.mean())
+        sums = np.bincount(blocks, gain - mean)
         error = max(error, float(np.sqrt((sums**2).sum() * count / (count - 1)) / len(gain)))
-    return Check(claim, about, float(gain.mean()), error, len(gain))
+    return Check(claim, about, mean, error, len(gain))
 
 
 # --- expressions and their parameters --------------------------------------------------------------------------------

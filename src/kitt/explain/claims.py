@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,6 +31,7 @@ from kitt.fitting.noise import fit_noise
 from kitt.formatting import counted
 from kitt.language.grammar import Expression, Primitive, Word
 from kitt.model.evidence import Evidence
+from kitt.table.means import mean_and_error
 from kitt.table.scaling import FloatArray, Standardiser
 
 _ASKED = 10  # as if this were the best of so many checks
@@ -61,7 +61,7 @@ def _of_ratio(left: FloatArray, whole: FloatArray) -> tuple[float, float]:
     spread = max(float(whole.mean()), 1e-300)
     ratio = float(left.mean()) / spread
     terms = (left - ratio * whole) / spread  # of the error of a ratio, which a few large targets do not make large
-    return 1 - ratio, float(terms.std(ddof=1) / math.sqrt(len(terms)))
+    return 1 - ratio, mean_and_error(terms)[1]
 
 
 def _without_far_rows(observed: FloatArray, mean: FloatArray, config: CheckConfig) -> list[Check]:

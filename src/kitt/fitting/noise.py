@@ -67,7 +67,6 @@ def fit_noise(
     y: FloatArray,
     mean: FloatArray,
     variance: FloatArray,
-    seed: int = 0,
     config: NoiseConfig | None = None,
 ) -> tuple[NoiseModel, FloatArray] | None:
     """The noise model of leave-one-out predictions (N,) of y (N,), and its cross-fitted g (N,); None if it gains nothing."""
@@ -77,8 +76,7 @@ def fit_noise(
     scale = (float(log_variance.mean()), float(max(log_variance.std(), 1e-3)))
     F = _stacked(_features(np, Z, mean, variance, span, scale, c.input_reach))
     squares = (y - mean) ** 2 / variance
-    rng = np.random.default_rng(seed)
-    used = rng.permutation(len(y))[: c.max_rows]
+    used = np.random.default_rng(0).permutation(len(y))[: c.max_rows]
     fold = np.arange(len(used)) % min(c.folds, len(used))
     coefficients = _newton(F[used], squares[used], fold, c)  # (penalties, folds + 1, P)
     held_out = np.einsum("np,anp->an", F[used], coefficients[:, fold])  # g of each row by a fit without its fold

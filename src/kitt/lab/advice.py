@@ -8,7 +8,6 @@ trained networks, with squared errors or the energy score, one or an ensemble of
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -150,18 +149,13 @@ def _learn_sums(head: AdviceHead, examples: Examples) -> None:
     head.price.copy_(price)
 
 
-def cross_validate(
-    examples: Examples,
-    k: int = 3,
-    config: LearningConfig | None = None,
-    learn: Callable[[Examples, LearningConfig | None], AdviceHead] = learn_head,
-) -> Advice:
+def cross_validate(examples: Examples, k: int = 3) -> Advice:
     """Predictions for each task by heads that were trained without its table."""
     T = len(examples)
     expected, chosen = torch.zeros(T, V), torch.zeros(T, k, dtype=torch.long)
     fold = examples.folds()
     for number in np.unique(fold):
-        head = learn(select(examples, fold != number), config)
+        head = learn_head(select(examples, fold != number))
         for i in np.flatnonzero(fold == number):
             scenarios = head.scenarios(examples.features[i : i + 1], torch.eye(V))[0]
             probability = examples.log_probabilities[i].softmax(0)

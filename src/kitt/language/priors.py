@@ -117,18 +117,6 @@ def implied_lengthscale(lengthscales: Tensor) -> Tensor:
     return lengthscales.pow(-2).sum(-1).rsqrt()
 
 
-def implied_lognormal(mu: float, sigma: float, factors: int) -> LogNormal:
-    """Log-normal approximation of the implied lengthscale of `factors` RBFs with l ~ LN(mu, sigma²) (Remark 2).
-
-    1/l² is LN(−2 mu, 4 sigma²); the sum of log-normals is matched in mean and variance by a log-normal (the remark's
-    mu_z and sigma_z, which needs no correlation when written for inverse squares); the root halves its logarithm.
-    """
-    var = 4 * sigma**2
-    var_z = math.log(math.expm1(var) / factors + 1)
-    mu_z = math.log(factors) - 2 * mu + var / 2 - var_z / 2
-    return LogNormal(-mu_z / 2, math.sqrt(var_z) / 2)
-
-
 def _paper_lengthscale(c: Context) -> Distribution:
     shift, widen = shrinkage(c.factors)
     return LogNormal(shift, widen)

@@ -37,6 +37,7 @@ from kitt.model.options import Progress
 from kitt.model.predictive import Tail
 from kitt.model.weights import DEFAULT as WEIGHTS
 from kitt.model.weights import stack
+from kitt.table.means import mean_and_error
 from kitt.table.scaling import FloatArray
 
 PLAIN = PLAIN_KERNELS[0]  # the kernel that the gain is relative to
@@ -103,12 +104,7 @@ class Evidence:
     @property
     def gain(self) -> tuple[float, float]:
         """Mean gain in log density over the plain RBF kernel, nats per row, and its standard error."""
-        return _mean_and_error(self.log_density - self.plain)
-
-    @property
-    def gain_over_mean(self) -> tuple[float, float]:
-        """Mean gain in log density over a normal distribution that uses no column, and its standard error."""
-        return _mean_and_error(self.log_density - self.no_signal)
+        return mean_and_error(self.log_density - self.plain)
 
     @property
     def rmse(self) -> float:
@@ -277,7 +273,3 @@ def with_tail(log_density: FloatArray, u: FloatArray) -> FloatArray:
     """Log densities with the smallest tail that a mixture has, so that a single row does not decide a comparison."""
     tail = Tail(WEIGHTS.min_tail)
     return np.logaddexp(math.log1p(-tail.weight) + log_density, math.log(tail.weight) + tail.log_density(u))
-
-
-def _mean_and_error(values: FloatArray) -> tuple[float, float]:
-    return float(values.mean()), float(values.std() / math.sqrt(len(values)))

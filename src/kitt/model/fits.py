@@ -57,27 +57,27 @@ def fit_candidates(
     that are not fitted by `end`, as `time.monotonic` counts, are left out, except for the first one.
     """
     effort, fits = options.effort_config, Fits()
-    bench = _Fitters(table, options, end)
+    fitters = _Fitters(table, options, end)
     if effort.verified > 1:
         for caption in captions[: effort.verified]:
             if fits.verified and time.monotonic() > end:
                 break
             progress(f"comparing {caption.expression}", 0.1)
             expected = len(table.y) * (caption.expected_loss or 0.0)
-            fits.verified[caption.expression] = bench.named.coarse_score(caption.expression) - expected
-        _lengthen(bench, effort, fits.verified, propose, progress)
+            fits.verified[caption.expression] = fitters.named.coarse_score(caption.expression) - expected
+        _lengthen(fitters, effort, fits.verified, propose, progress)
     by_loss = sorted(captions, key=lambda caption: caption.expected_loss or 0.0)
     proposed = list(dict.fromkeys([*(without_noise(caption.expression) for caption in by_loss), *fits.verified]))
-    kept = (len(fits.verified) or None) if bench.named.coarse.is_all else None  # compared on all rows: fitted already
+    kept = (len(fits.verified) or None) if fitters.named.coarse.is_all else None  # compared on all rows: fitted already
     chosen = candidates(proposed, fits.verified, effort, kept)
     for i, candidate in enumerate(chosen):
         progress(f"fitting {candidate}", 0.2 + 0.8 * i / len(chosen))
-        _attempt(bench, candidate, fits)
+        _attempt(fitters, candidate, fits)
     progress("averaging", 1.0)
     if not fits.models:
         raise FitError("no kernel could be fitted: " + "; ".join(map(str, fits.failures)))
     if _needs_folds(table, effort):
-        _leave_out_folds(bench, fits)
+        _leave_out_folds(fitters, fits)
     return fits
 
 
@@ -88,12 +88,12 @@ def _needs_folds(table: Table, effort: Effort) -> bool:
     return n <= (MANY_COLUMNS_ROWS if d > MANY_COLUMNS * n else effort.folds_rows)
 
 
-def _leave_out_folds(bench: _Fitters, fits: Fits) -> None:
+def _leave_out_folds(fitters: _Fitters, fits: Fits) -> None:
     """Predictions of left-out folds for all models, or, if one fails or time is up, for none: they must be comparable."""
-    if time.monotonic() > bench.end:
+    if time.monotonic() > fitters.end:
         return
     with suppress(FitError):
-        fits.models = [with_folds(model, bench.table, WEIGHT_FOLDS, bench.end) for model in fits.models]
+        fits.models = [with_folds(model, fitters.table, WEIGHT_FOLDS, fitters.end) for model in fits.models]
 
 
 def rows_to_fit(table: Table, options: Options) -> Table:
@@ -148,15 +148,15 @@ class _Fitters:
         return self.plain if candidate.is_plain else self.named
 
 
-def _attempt(bench: _Fitters, candidate: Candidate, fits: Fits) -> None:
+def _attempt(fitters: _Fitters, candidate: Candidate, fits: Fits) -> None:
     """Fit one candidate, or record a failure if it cannot be fitted or the deadline has passed."""
-    fitter = bench.of(candidate)
+    fitter = fitters.of(candidate)
     if fitter is None:  # no transform of the target is better than the identity
         return
-    if time.monotonic() > bench.end and fits.models:
+    if time.monotonic() > fitters.end and fits.models:
         fits.failures.append(Failure(candidate.expression, "the deadline had passed", candidate.is_plain))
         return
-    start = bench.named.solution(candidate.expression) if candidate.warped else None
+    start = fitters.named.solution(candidate.expression) if candidate.warped else None
     before = len(fitter.failures)
     fitter.attempt(candidate.expression, start)
     if len(fitter.failures) > before:
@@ -167,28 +167,28 @@ def _attempt(bench: _Fitters, candidate: Candidate, fits: Fits) -> None:
 
 
 def _lengthen(
-    bench: _Fitters, effort: Effort, scores: dict[Expression, float], propose: Propose, progress: Progress
+    fitters: _Fitters, effort: Effort, scores: dict[Expression, float], propose: Propose, progress: Progress
 ) -> None:
     """Add words to the best caption as long as its score on a few hundred rows improves; `scores` gets the sums compared.
 
     Words come from the network's captions of the residual, and from the other captions. With fewer than `residual_rows`
     rows nothing is added: on 216 tables of `kitt bench atlas` at 200 rows a sum made a difference on one.
     """
-    if len(bench.table.y) < effort.residual_rows:
+    if len(fitters.table.y) < effort.residual_rows:
         return
     best = max(scores, key=lambda e: scores[e])
     others = [e for e in scores if e != best]
-    expected = bench.named.coarse_score(best) - scores[best]  # a sum is expected to lose what its first words lose
+    expected = fitters.named.coarse_score(best) - scores[best]  # a sum is expected to lose what its first words lose
     for _ in range(effort.growth):
-        if time.monotonic() > bench.end or scores[best] == -math.inf or not best.signal:
+        if time.monotonic() > fitters.end or scores[best] == -math.inf or not best.signal:
             return
         progress(f"asking the network what {best} leaves", 0.2)
-        sums = longer(best, [*propose(bench.named.residual_table(best)), *others])
+        sums = longer(best, [*propose(fitters.named.residual_table(best)), *others])
         sums = [e for e in sums if not any(e.same_sum(known) for known in scores)]  # in another order of its words
         for e in sums:
-            if time.monotonic() > bench.end:
+            if time.monotonic() > fitters.end:
                 break
-            scores[e] = bench.named.coarse_score(e) - expected
+            scores[e] = fitters.named.coarse_score(e) - expected
         before, best = best, max([best, *(e for e in sums if e in scores)], key=lambda e: scores[e])
         if best == before:
             return

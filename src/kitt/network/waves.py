@@ -31,7 +31,7 @@ NEARLY = (
     0.9  # of several peaks that are so high, compared with the highest, the slowest wave counts: others are aliases
 )
 NUMBERS = len(REGRESSIONS) + 4  # for each column: of the regressions, and two frequencies with their peaks
-FAINT = 1e-4  # share of the variance of the target; a wave that explains less is rounding error
+LEAST_WAVE_SHARE = 1e-4  # of the variance of the target; a wave that explains less is rounding error
 UNKNOWN = (4.5, 4.0)  # frequency and height of the peak where there is no wave: as in noise
 _EPS = 1e-6
 _CHUNK = 2**19  # entries of the waves worked on at once, so that they stay in the cache
@@ -99,7 +99,7 @@ def _strongest_wave(x: Tensor, y: Tensor, others: Tensor, grid: Tensor) -> tuple
         step = _coefficients(torch.cat([others, wave, slope.unsqueeze(-1)], -1), y)[:, -1, 0]
         frequency = (frequency + step.clamp(-STEP / 2, STEP / 2)).clamp_min(STEP)
     # A wave that explains the share s of the variance has a peak of about s N² / 2.
-    is_there = highest.squeeze(-1) > 0.5 * FAINT * x.shape[1] ** 2
+    is_there = highest.squeeze(-1) > 0.5 * LEAST_WAVE_SHARE * x.shape[1] ** 2
     height = highest.squeeze(-1) / power.mean(-1).clamp_min(_EPS)
     return frequency.where(is_there, UNKNOWN[0]), height.where(is_there, UNKNOWN[1])
 

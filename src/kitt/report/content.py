@@ -25,6 +25,7 @@ from kitt.model.suggestion import Suggestion
 from kitt.model.weights import DEFAULT as PRICES
 from kitt.network.caption import Caption
 from kitt.network.subsets import READINGS, subsets
+from kitt.table.means import mean_and_error
 from kitt.table.scaling import FloatArray, Standardiser
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def candidates(suggestion: Suggestion) -> list[Candidate]:
         if (
             reference is not None and gp.rows == reference.rows
         ):  # of a large table, only models that count have all rows
-            gain, error = _gain(gp.loo_log_densities, reference)
+            gain, error = mean_and_error(gp.loo_log_densities - reference.loo_log_densities)
         of_transform = not gp.warp.is_identity
         price = PRICES.parameter_price * gp.parameter_count / gp.rows
         found.append(Candidate(gp.expression, is_plain, probability, weight, gain, error, "", of_transform, price))
@@ -87,11 +88,6 @@ def plain(suggestion: Suggestion) -> FittedGP | None:
 def gain_over_plain(suggestion: Suggestion) -> tuple[float, float]:
     """Log density of left-out rows under the mixture minus that under a plain RBF kernel, with its standard error."""
     return suggestion.fitted.evidence().gain
-
-
-def _gain(log_density: FloatArray, reference: FittedGP) -> tuple[float, float]:
-    gain = log_density - reference.loo_log_densities
-    return float(gain.mean()), float(gain.std() / math.sqrt(len(gain)))
 
 
 Share = tuple[str, float, float, tuple[float, float] | None]

@@ -119,7 +119,7 @@ class Columns:
 
     train: Dataset
     table: Table
-    few: Table
+    coarse_rows: Table
     profile: Profile
     leaves: tuple[Leaf, ...]
     seed: int
@@ -128,9 +128,9 @@ class Columns:
     def of(cls, train: Dataset, max_rows: int, coarse_rows: int, seed: int) -> Columns:
         generator = torch.Generator().manual_seed(seed)
         table = Table.of(train).rows(max_rows, generator)
-        few = table.rows(coarse_rows, generator)
+        coarse = table.rows(coarse_rows, generator)
         leaves = tuple(Leaf(kind, d, name) for kind in KINDS for d, name in enumerate(train.names))
-        return cls(train, table, few, Profile.of(few.X, few.y, few.shortest, generator), leaves, seed)
+        return cls(train, table, coarse, Profile.of(coarse.X, coarse.y, coarse.shortest, generator), leaves, seed)
 
     def roots(self) -> list[Sum]:
         return [Sum.of((leaf,)) for leaf in self.leaves]
@@ -141,10 +141,10 @@ class Columns:
     def coarse(self, state: Sum, parent: Solved | None, end: float) -> Solved | None:
         if time.time() > end:
             return None
-        rows = self.few.X[:_ROWS], self.few.y[:_ROWS]
+        rows = self.coarse_rows.X[:_ROWS], self.coarse_rows.y[:_ROWS]
         starts = list(self._starts(state, parent))
         kernel, theta = SumOfProducts(state), min(starts, key=lambda theta: _loss(state, theta, *rows))
-        return self._maximised(state, kernel, theta, self.few, StoppingRule(40, 1e-4), end, is_final=False)
+        return self._maximised(state, kernel, theta, self.coarse_rows, StoppingRule(40, 1e-4), end, is_final=False)
 
     def refine(self, solved: Solved, end: float) -> Solved | None:
         if time.time() > end:

@@ -30,7 +30,7 @@ class Solved:
     likelihood: float
     bic: float
     is_final: bool = False
-    start: Tensor | None = None  # where the best climb on some of the rows began
+    start: Tensor | None = None  # where the best fit on some of the rows began
 
 
 class Grammar(Protocol):
@@ -77,16 +77,16 @@ class TreeSearch:
     def fit(self, train: Dataset, random_state: int) -> FittedMethod:
         started, end = time.perf_counter(), time.time() + (math.inf if self.seconds is None else self.seconds)
         language = self._language(train, random_state)
-        climb = Climb(language, self, end)
-        best = climb.run()
+        search = Search(language, self, end)
+        best = search.run()
         chosen = time.perf_counter()
         predictive = language.predictive(best)
         details = {
             "bic": best.bic,
             "likelihood": best.likelihood,
-            "levels": climb.levels,
-            "fitted": climb.fitted,
-            "stopped": climb.stopped,
+            "levels": search.levels,
+            "fitted": search.fitted,
+            "stopped": search.stopped,
         }
         return FittedMethod(
             predictive, train.d, str(best.state), chosen - started, time.perf_counter() - chosen, details
@@ -103,7 +103,7 @@ class TreeSearch:
 
 
 @dataclass
-class Climb:
+class Search:
     """The state of one search."""
 
     language: Grammar

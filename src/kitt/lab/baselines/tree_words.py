@@ -93,8 +93,8 @@ def blocks(kernel: Kernel, theta: Tensor) -> dict[Word, Tensor]:
 
 
 @dataclass(frozen=True)
-class Heritage:
-    """What a child takes from its parent."""
+class ParentStart:
+    """Where a child starts: with what it takes from its parent."""
 
     parent: Kernel
     theta: Tensor
@@ -179,8 +179,8 @@ class Words:
 
     train: Dataset
     table: Table  # the rows of the search
-    few: Table
-    fewer: Table
+    coarse_rows: Table  # on which children are fitted
+    scored_rows: Table  # on which starts are compared
     profile: Profile
     config: FitConfig
     max_words: int
@@ -193,8 +193,8 @@ class Words:
         table = Table.of(train).rows(settings.max_rows, generator)
         coarse_fits = CoarseSolutions(table, config, seed)
         profile = coarse_fits.profile(Budget())
-        fewer = coarse_fits.table.rows(_ROWS, generator)
-        return cls(train, table, coarse_fits.table, fewer, profile, config, settings.max_words, seed)
+        scored_rows = coarse_fits.table.rows(_ROWS, generator)
+        return cls(train, table, coarse_fits.table, scored_rows, profile, config, settings.max_words, seed)
 
     def roots(self) -> list[Expression]:
         """RBF first: if time allows for one fit only, it is this."""
@@ -209,17 +209,17 @@ class Words:
             return None
         try:
             starts = self._starts(state, parent)
-            objective = Objective(state, self.fewer, self.config)
+            objective = Objective(state, self.scored_rows, self.config)
             starts = objective.clamp(starts)
             ranked = starts[objective.scores(starts, budget).argsort(descending=True)][:_STARTS]
-            objective = Objective(state, self.few, self.config)
+            objective = Objective(state, self.coarse_rows, self.config)
             tried = [(maximise(objective, start, 40, 10 * self.config.tolerance, budget), start) for start in ranked]
         except FitError:
             return None
         best, start = max(tried, key=lambda pair: pair[0].value)
         if not math.isfinite(best.value):
             return None
-        likelihood = float(objective.likelihood.value(best.theta)) * len(self.table.y) / len(self.few.y)
+        likelihood = float(objective.likelihood.value(best.theta)) * len(self.table.y) / len(self.coarse_rows.y)
         return Solved(state, best.theta, likelihood, self._bic(objective, likelihood), start=start)
 
     def _starts(self, state: Expression, parent: Solved | None) -> Tensor:
@@ -229,7 +229,9 @@ class Words:
             draws = FlatPrior.of(preset(self.config.prior), kernel).sample(2 * _DRAWS, generator)
             return torch.cat([first(state.words[0], self.profile), draws])
         old = Kernel(parent.state, self.table.X.shape[1])
-        return Heritage(old, parent.theta, self.profile, self.config.prior, generator).starts(state, self.few.y)
+        return ParentStart(old, parent.theta, self.profile, self.config.prior, generator).starts(
+            state, self.coarse_rows.y
+        )
 
     def refine(self, solved: Solved, end: float) -> Solved | None:
         """On all rows, from the better of the solution on some of them and what that started from."""

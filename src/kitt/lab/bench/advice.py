@@ -29,37 +29,37 @@ WORTHWHILE = 0.03  # nats per row that some word must gain over the reference
 MANY_ROWS = 160  # from which a task is one of the larger ones
 K = 3
 _DRAWS = 20  # of random words
-Adviser = tuple[str, np.ndarray, Tensor | None]  # name, choices (draws, T, K) of words, expected losses (T, V)
+Advisor = tuple[str, np.ndarray, Tensor | None]  # name, choices (draws, T, K) of words, expected losses (T, V)
 _INDEX = {str(word): word.index for word in WORDS}
 
 
 def run_advice(
     corpus: Path, data: Path, model: str, report: Callable[[int, int], None] | None = None
 ) -> list[dict[str, Any]]:
-    """Compare the advisers on the tasks that the corpus holds."""
+    """Compare the advisors on the tasks that the corpus holds."""
     return compare(read_examples(corpus, data, load(model), report))
 
 
 def compare(examples: Examples) -> list[dict[str, Any]]:
-    """A row for each adviser: on all tasks, on those whose target is the last column of a table, and on the larger ones."""
+    """A row for each advisor: on all tasks, on those whose target is the last column of a table, and on the larger ones."""
     masks = {
         "all": np.ones(len(examples), dtype=bool),
         "own target": examples.is_own_target,
         f"{MANY_ROWS} rows": examples.rows >= MANY_ROWS,
     }
-    advisers = list(_advisers(examples))
+    advisors = list(_advisors(examples))
     return [
-        {"of": label, "tasks": int(mask.sum()), **_measured(adviser, examples, mask)}
+        {"of": label, "tasks": int(mask.sum()), **_measured(advisor, examples, mask)}
         for label, mask in masks.items()
-        for adviser in advisers
+        for advisor in advisors
     ]
 
 
-def _measured(adviser: Adviser, examples: Examples, mask: np.ndarray) -> dict[str, Any]:
-    name, chosen, expected = adviser
+def _measured(advisor: Advisor, examples: Examples, mask: np.ndarray) -> dict[str, Any]:
+    name, chosen, expected = advisor
     losses = expected if name == HEAD else None  # the other scores are no losses
     row: dict[str, Any] = {
-        "adviser": name,
+        "advisor": name,
         "Spearman": None if expected is None else spearman(expected, examples, mask),
     }
     ways = {"first": chosen[:, :, :1], "verified": verify(chosen, examples, losses), f"best of {K}": chosen}
@@ -81,7 +81,7 @@ def advice_grids(rows: Sequence[Mapping[str, Any]]) -> list[Grid]:
         title = f"Capture (95 % over tables) and loss elsewhere: {label}, {here[0]['tasks']} tasks"
         cells = (
             (
-                row["adviser"],
+                row["advisor"],
                 "" if row["Spearman"] is None else f"{row['Spearman']:.3f}",
                 *(_capture_text(row, way) for way in ("first", "verified", f"best of {K}")),
                 f"{row['first alone']:.3f}",
@@ -97,7 +97,7 @@ def _capture_text(row: Mapping[str, Any], way: str) -> str:
     return f"{row[way]:.2f} ({low:.2f} to {high:.2f}), {row[f'{way} elsewhere']:+.3f}"
 
 
-def _advisers(examples: Examples) -> Iterator[Adviser]:
+def _advisors(examples: Examples) -> Iterator[Advisor]:
     """All ways to choose that are compared."""
     T = len(examples)
     advice = cross_validate(examples, K)

@@ -26,6 +26,10 @@ Methods = Annotated[
 ]
 Paper = Annotated[Path | None, typer.Option("--paper", help="Folder of the paper's numbers, as CSV.")]
 Some = Annotated[str | None, typer.Option("--methods", help="Only these methods, in this order, separated by commas.")]
+Rule = Annotated[
+    str | None,
+    typer.Option("--rule", help="Only lines of one rule of splitting: paper, interpolation, extrapolation, or rows."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON lines instead of a table.")]
 Splits = Annotated[str, typer.Option("--splits", help="Which splits, counted from 0: 0, or 0,1,5, or 3-9.")]
 TrainRows = Annotated[int, typer.Option("--rows", help="Largest number of training rows.", min=10)]

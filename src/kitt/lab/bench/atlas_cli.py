@@ -25,7 +25,7 @@ from kitt.lab.bench.arguments import (
     Tables,
     TrainRows,
 )
-from kitt.lab.bench.show import console, names_of, print_grid, read_lines, run_cells, specs_of, splits_of
+from kitt.lab.bench.show import console, names_of, print_grid, read_lines, run_cells, some_names, specs_of, splits_of
 
 METHODS = {"table": "botorch,kitt", "series": "seasonal-naive,kitt-forecast,kitt"}  # by default
 
@@ -117,7 +117,7 @@ def capture(
     found = sources(data_directory(data, "atlas"), rows, "table", half, names_of(tables))[:limit]
     settings, which = settings_of(options or []), splits_of(splits)
     cells = c.word_cells(found, which, rows, settings, seed)
-    networks = names_of(models) or []
+    networks = some_names(models, "checkpoints")
     for model in networks:
         cells += c.caption_cells(found, which, rows, settings, model, k, seed)
     lines = run_cells(cells, out, jobs, scheduler, retry)

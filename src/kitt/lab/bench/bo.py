@@ -23,6 +23,7 @@ from torch import Tensor
 
 from kitt.errors import InvalidInputError, MissingExtraError
 from kitt.lab.bench.runner import Cell, Line
+from kitt.lab.bench.scores import mean_interval
 from kitt.lab.bench.tables import Grid
 
 FUNCTIONS: dict[str, tuple[str, dict[str, Any]]] = {  # class of botorch.test_functions, and its arguments
@@ -74,6 +75,7 @@ def bo_cells(
                 "evaluations": evaluations,
             }
             cells.append(Cell({**key, "evaluations": evaluations}, optimise, arguments))
+    _refuse_many_settings([cell.key for cell in cells])
     return cells
 
 
@@ -162,8 +164,10 @@ def is_transformed(model: Any) -> bool:
 
 
 def bo_grids(lines: Sequence[Line], reference: str = "default") -> list[Grid]:
-    """Final regret with intervals over seeds, differences to the default, mean ranks, and seconds."""
+    """Final regret with intervals over seeds, differences to the default, mean ranks, and seconds; of no run, nothing."""
     runs = _runs(lines)
+    if not runs:
+        return []
     names = list(dict.fromkeys(method for by_method in runs.values() for method in by_method))
     return [_regret_grid(runs, names, reference), _rank_grid(runs, names, reference), _time_grid(lines, names)]
 
@@ -171,12 +175,24 @@ def bo_grids(lines: Sequence[Line], reference: str = "default") -> list[Grid]:
 def _runs(lines: Sequence[Line]) -> dict[str, dict[str, dict[int, float]]]:
     """Final regret by function, method and seed; functions with noise are others."""
     runs: dict[str, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
-    for line in lines:
+    done = [line for line in lines if line["status"] == "ok" and line["key"].get("bench") == "bo"]
+    _refuse_many_settings([line["key"] for line in done])
+    for line in done:
         key = line["key"]
-        if line["status"] == "ok" and key.get("bench") == "bo":
-            name = key["table"] + (_WITH_NOISE if key["noise"] else "")
-            runs[name][key["method"]][key["split"]] = max(line["result"]["regret"][-1], _LEAST)
+        name = key["table"] + (_WITH_NOISE if key["noise"] else "")
+        runs[name][key["method"]][key["split"]] = max(line["result"]["regret"][-1], _LEAST)
     return runs
+
+
+def _refuse_many_settings(keys: Sequence[Mapping[str, Any]]) -> None:
+    """The tables distinguish noise from none only, and no budgets."""
+    for what, found in (
+        ("number of evaluations", {key["evaluations"] for key in keys}),
+        ("level of noise, beside none", {key["noise"] for key in keys} - {0}),
+    ):
+        if len(found) > 1:
+            told = ", ".join(f"{value:g}" for value in sorted(found))
+            raise InvalidInputError(f"expected runs of one {what}, got {told}", "keep each in a file of its own")
 
 
 def _regret_grid(runs: Mapping[str, Mapping[str, Mapping[int, float]]], names: Sequence[str], reference: str) -> Grid:
@@ -234,10 +250,8 @@ def _mean(values: Sequence[float], form: str) -> str:
     """Their mean with its 95 % interval, if there are several."""
     if len(values) < 2:
         return "".join(f"{value:{form}}" for value in values)
-    from scipy.stats import t
-
-    half = float(t.ppf(0.975, len(values) - 1)) * np.std(values, ddof=1) / math.sqrt(len(values))
-    return f"{np.mean(values):{form}} ± {half:.2f}"
+    mean, half = mean_interval(values)
+    return f"{mean:{form}} ± {half:.2f}"
 
 
 def _rank_grid(runs: Mapping[str, Mapping[str, Mapping[int, float]]], names: Sequence[str], reference: str) -> Grid:

@@ -20,11 +20,12 @@ from kitt.lab.bench.atlas import split
 from kitt.lab.bench.datasets import Source
 from kitt.lab.bench.recovery import calibration, calibration_error
 from kitt.lab.bench.runner import Cell, Line
+from kitt.lab.bench.scores import lines_of_networks
 from kitt.lab.simulate import PAD
 from kitt.lab.train import draw_batch, preset_of, recipe
 from kitt.language.grammar import Expression, parse
 from kitt.network.caption import HEADS, captions_of
-from kitt.network.checkpoint import load, read_facts
+from kitt.network.checkpoint import fingerprint, load, read_facts
 from kitt.network.properties import PROPERTIES, has_property
 
 
@@ -37,10 +38,11 @@ def calibration_cells(
     """
     cells = []
     for model in models:
-        of = preset or preset_of(read_facts(model).name)
+        of, network = preset or preset_of(read_facts(model).name), fingerprint(model)
         for i in range(batches):
             arguments = {"model": model, "preset": of, "batch": i}
-            key = {"bench": "calibration", **arguments} | ({"tables": tables.name} if tables else {})
+            key = {"bench": "calibration", **arguments, "network": network}
+            key |= {"tables": tables.name} if tables else {}
             cells.append(Cell(key, calibrate, arguments | {"tables": str(tables) if tables else None}))
     return cells
 
@@ -72,11 +74,9 @@ def calibrate(model: str, preset: str, batch: int, tables: str | None = None) ->
 def property_summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
     """For each property: its frequency, its mean probability, its calibration error, and the error expected by chance."""
     found: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
-    for line in lines:
-        key = line["key"]
-        if line["status"] == "ok" and key.get("bench") == "calibration":
-            for name, bins in line["result"].get("properties", {}).items():
-                found[key["model"], _mixture(key), name].append(bins)
+    for line in lines_of_networks(lines, "calibration"):
+        for name, bins in line["result"].get("properties", {}).items():
+            found[line["key"]["model"], _mixture(line["key"]), name].append(bins)
     rows = []
     for (model, preset, name), parts in found.items():
         bins = np.sum(parts, axis=0)
@@ -95,11 +95,9 @@ def _mixture(key: Mapping[str, Any]) -> str:
 def curves(lines: Iterable[Line]) -> dict[tuple[str, str, str], np.ndarray]:
     """The bins of all batches together, by model, preset and head."""
     found: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
-    for line in lines:
-        key = line["key"]
-        if line["status"] == "ok" and key.get("bench") == "calibration":
-            for head, bins in line["result"]["bins"].items():
-                found[key["model"], _mixture(key), head].append(bins)
+    for line in lines_of_networks(lines, "calibration"):
+        for head, bins in line["result"]["bins"].items():
+            found[line["key"]["model"], _mixture(line["key"]), head].append(bins)
     return {key: np.sum(bins, axis=0) for key, bins in found.items()}
 
 

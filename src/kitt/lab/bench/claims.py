@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from kitt.errors import InvalidInputError
 from kitt.lab.bench.runner import Cell, Line
 from kitt.table.scaling import FloatArray
 
@@ -24,6 +25,8 @@ CLAIMED = 0.1  # share of the variance from which noise counts as explained
 
 
 def claim_cells(kinds: Sequence[str], count: int, first: int = 0) -> list[Cell]:
+    if unknown := [kind for kind in kinds if kind not in KINDS]:
+        raise InvalidInputError(f"no kind of table is called {', '.join(unknown)}; there are {', '.join(KINDS)}")
     return [
         Cell({"bench": "claims", "kind": kind, "table": i}, claim, {"kind": kind, "table": i})
         for kind in kinds

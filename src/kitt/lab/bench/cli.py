@@ -29,10 +29,12 @@ from kitt.lab.bench.real_cli import app as real_app
 from kitt.lab.bench.show import (
     console,
     names_of,
+    numbers_of,
     print_rows,
     print_scores,
     read_lines,
     run_cells,
+    some_names,
     sources_of,
     specs_of,
     splits_of,
@@ -43,6 +45,7 @@ app = typer.Typer(help="Measure KITT and the methods it is compared with.", no_a
 app.add_typer(real_app)
 
 EXHAUSTIVE_ROWS = 200  # points up to which recovery is compared with fitting all words
+DIFFERENCE = "first row less this"
 DEFAULT_METHODS = "rbf-ard,rbf-ard-botorch,kitt"
 
 
@@ -145,8 +148,8 @@ def regret(
     from kitt.lab.bench.methods import settings_of
 
     found, numbers, settings = sources_of(data, tables), splits_of(splits), settings_of(options or [])
-    names = names_of(models) or []
-    said = r.choices(found, numbers, rows, [r.Adviser(m, head, rank) for m in names for head, rank in r.ADVISERS], k)
+    names = some_names(models, "checkpoints")
+    said = r.choices(found, numbers, rows, [r.Advisor(m, head, rank) for m in names for head, rank in r.ADVISORS], k)
     cells = r.needed_cells(found, said, rows, settings, seed)
     run_cells(r.probability_cells(found, numbers, rows, names), out, retry=retry)
     lines = run_cells(cells, out, jobs, retry=retry)
@@ -157,11 +160,12 @@ def regret(
     print_rows(
         [
             {"who": row["who"], "first": row["first"], f"best of {k}": row["best_of_k"], "their BIC": row["bic_of_k"]}
+            | {DIFFERENCE: row["difference"], f"{DIFFERENCE}_error": row["difference_error"]}
             | {name: row["by_table"].get(name) for name in tables_}
             for row in table
         ],
         as_json,
-        "regret, nats per test row",
+        "regret, nats per test row; differences with their 95 % interval over tables, by Student's t",
     )
 
 
@@ -193,9 +197,10 @@ def recovery(
     from kitt.lab.bench.methods import settings_of
 
     names = names_of(models) or []
-    ns, ds = ([int(text) for text in names_of(each) or []] for each in (sizes, dimensions))
-    draws = r.sweep(names_of(kinds) or [], names_of(priors) or [], repeats, count, ns, ds)
-    cells = r.recovery_cells(draws, names, names_of(readings) or [])
+    ns = numbers_of(sizes, "numbers of points, such as 64,200", int)
+    ds = numbers_of(dimensions, "numbers of columns, such as 1,4", int)
+    draws = r.sweep(some_names(kinds, "kinds"), some_names(priors, "priors"), repeats, count, ns, ds)
+    cells = r.recovery_cells(draws, names, some_names(readings, "readings"))
     for n in [n for n in ns if n <= EXHAUSTIVE_ROWS] if exhaustive else ():
         cells += r.exhaustive_cells(r.Draw("words", "paper", n, 4, count), exhaustive, settings_of(options or []))
     lines = run_cells(cells, out, jobs)
@@ -221,7 +226,7 @@ def calibration(
     """Fresh draws of the training mixture: whether probabilities of first choices are right. See `figure reliability`."""
     from kitt.lab.bench import calibration as c
 
-    lines = run_cells(c.calibration_cells(names_of(models) or [], batches, preset, tables), out, jobs)
+    lines = run_cells(c.calibration_cells(some_names(models, "checkpoints"), batches, preset, tables), out, jobs)
     print_rows(c.summary(lines), as_json, "calibration of the first choice")
     print_rows(c.property_summary(lines), as_json, "calibration of the properties")
 
@@ -255,7 +260,7 @@ def claims(
     """Tables with known truth: how often an explanation claims a signal or a period, and how often correctly."""
     from kitt.lab.bench import claims as c
 
-    lines = run_cells(c.claim_cells(names_of(kinds) or [], count, first), out, jobs)
+    lines = run_cells(c.claim_cells(some_names(kinds, "kinds"), count, first), out, jobs)
     print_rows(c.summary(lines), as_json, "claims")
 
 
@@ -274,10 +279,11 @@ def latency(
     """Seconds to caption every table and a million rows, of the whole process, and of the import."""
     from kitt.lab.bench.latency import latency_cells
 
-    cells = latency_cells(sources_of(data, tables), names_of(models) or [], repeats)
+    cells = latency_cells(sources_of(data, tables), some_names(models, "checkpoints"), repeats)
     lines = run_cells(cells, out)
     rows = [line["key"] | line.get("result", {"error": line.get("error")}) for line in lines]
-    print_rows([{name: row[name] for name in row if name != "bench"} for row in rows], as_json, "seconds")
+    shown = [{name: row[name] for name in row if name not in ("bench", "network")} for row in rows]
+    print_rows(shown, as_json, "seconds")
 
 
 @app.command()

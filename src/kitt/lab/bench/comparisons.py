@@ -47,11 +47,10 @@ def by_method(lines: Iterable[Line], rows: str, bench: str = "atlas") -> tuple[d
     return dict(found), dict(failed)
 
 
-def sizes(lines: Iterable[Line], bench: str = "atlas") -> list[str]:
+def sizes(lines: Iterable[Line]) -> list[str]:
     """The numbers of training rows that there are lines of."""
-    return sorted(
-        {line["key"]["rows"] for line in lines if line["key"].get("bench") == bench}, key=lambda s: (len(s), s)
-    )
+    found = {line["key"]["rows"] for line in lines if line["key"].get("bench") == "atlas"}
+    return sorted(found, key=lambda rows: (len(rows), rows))
 
 
 Number = Callable[[Mapping[str, Any], Mapping[str, Any]], float]  # of the results of a method and of another
@@ -74,13 +73,21 @@ def difference(measure: str) -> Number:
     return lambda own, other: own[measure] - other[measure]
 
 
-def log_of(error: float) -> float:
-    """The logarithm; a perfect prediction counts as one with the smallest positive error."""
-    return math.log(max(error, np.finfo(float).tiny))
+def log_ratios(measure: str, own: Results, other: Results) -> FloatArray:
+    """Logarithms of ratios, for each table on which neither is exactly 0."""
+
+    def number(a: Mapping[str, Any], b: Mapping[str, Any]) -> float:
+        return math.log(a[measure]) - math.log(b[measure]) if a[measure] and b[measure] else math.nan
+
+    values = np.array(list(per_table(own, other, number).values()))
+    return values[~np.isnan(values)]
 
 
-def log_ratio(measure: str) -> Number:
-    return lambda own, other: log_of(own[measure]) - log_of(other[measure])
+def mean_ratios(logarithms: FloatArray) -> tuple[float, float]:
+    """Geometric means of ratios: of all tables, and without a tenth of them at each end; not a number for no table."""
+    if not len(logarithms):
+        return math.nan, math.nan
+    return math.exp(logarithms.mean()), math.exp(trimmed_mean(logarithms))
 
 
 def bootstrap_interval(count: int, statistic: Callable[[Any], float], draws: int = DRAWS) -> tuple[float, float]:
@@ -119,8 +126,8 @@ class Comparison:
     worst_table: str
     better: float  # share of tables
     worse: float
-    rmse: float  # geometric mean of the ratios
-    crps: float
+    rmse: tuple[float, float]  # `mean_ratios`
+    crps: tuple[float, float]
     coverage: tuple[float, ...]  # means of those of `COVERAGES`
     narrow: float  # share of tables whose 90 % intervals are far too narrow
     cpu: float  # median ratio to BoTorch's default on the same rows; not a number without lines of that
@@ -134,9 +141,8 @@ def compare(method: str, own: Results, reference: Results, timed: Results, faile
         raise InvalidInputError(f"{method} and the reference share no table: run both on the same ones")
     shared = {row: result for row, result in own.items() if row in reference}
     values = np.array(list(nlpd.values()))
-    ratios = [np.mean(list(per_table(own, reference, log_ratio(measure)).values())) for measure in ("rmse", "crps")]
     covered = [list(per_table(shared, shared, own_value(f"coverage_{100 * c:.0f}")).values()) for c in COVERAGES]
-    seconds = list(per_table(shared, timed, log_ratio("cpu_seconds")).values())
+    seconds = log_ratios("cpu_seconds", shared, timed)
     in_all = [sum(part[row]["cpu_seconds"] for row in shared if row in timed) for part in (own, timed)]
     worst = max(nlpd, key=lambda table: nlpd[table])
     return Comparison(
@@ -151,12 +157,12 @@ def compare(method: str, own: Results, reference: Results, timed: Results, faile
         worst_table=worst,
         better=float(np.mean(values < -NOTABLE)),
         worse=float(np.mean(values > NOTABLE)),
-        rmse=math.exp(ratios[0]),
-        crps=math.exp(ratios[1]),
+        rmse=mean_ratios(log_ratios("rmse", own, reference)),
+        crps=mean_ratios(log_ratios("crps", own, reference)),
         coverage=tuple(float(np.mean(c)) for c in covered),
         narrow=float(np.mean(np.array(covered[COVERAGES.index(0.9)]) < NARROW)),
-        cpu=math.exp(np.median(seconds)) if seconds else math.nan,
-        cpu_in_all=in_all[0] / in_all[1] if seconds else math.nan,
+        cpu=math.exp(np.median(seconds)) if len(seconds) else math.nan,
+        cpu_in_all=in_all[0] / in_all[1] if len(seconds) else math.nan,
         timed=len(seconds),
     )
 
@@ -182,8 +188,8 @@ HEAD = (
     "median",
     "worst table",
     "better / worse",
-    "RMSE",
-    "CRPS",
+    "RMSE: all, trimmed",
+    "CRPS: all, trimmed",
     "coverage of " + ", ".join(f"{100 * c:.0f}" for c in COVERAGES) + " %",
     f"tables whose 90 % intervals hold under {100 * NARROW:.0f} %",
     f"CPU over that of {TIMED}: median, sums",
@@ -198,7 +204,8 @@ def comparison_grids(
     if not found_by_size:
         raise InvalidInputError("expected lines of kitt bench atlas, got none: choose another --kind of table, or file")
     if not any(found_by_size.values()):
-        there = dict.fromkeys(label(line["key"]) for line in (lines if against is None else against))
+        others = lines if against is None else against
+        there = dict.fromkeys(label(line["key"]) for line in others if "method" in line["key"])
         raise InvalidInputError(
             f"no lines of the reference '{reference}' on the same tables: there are some of {', '.join(there) or 'none'}; "
             "choose one of them with --reference, or run the reference too"
@@ -209,7 +216,8 @@ def comparison_grids(
         title = (
             f"Atlas, at most {rows} training rows. NLPD less that of {reference}{older}, nats per test row: mean without "
             f"the {100 * TRIMMED:.0f} % largest and smallest, with a bootstrap interval over tables; share of tables "
-            f"better and worse by more than {NOTABLE}. RMSE and CRPS as geometric means of ratios"
+            f"better and worse by more than {NOTABLE}. RMSE and CRPS as geometric means of ratios, of all tables and "
+            f"without the {100 * TRIMMED:.0f} % largest and smallest; a table on which either error is 0 has no ratio"
         )
         failed = by_method(lines, rows)[1]
         lost = [(method, f"0, {failed[method]} failed") for method in failed if method not in {c.method for c in found}]
@@ -229,8 +237,7 @@ def comparison_row(c: Comparison) -> tuple[str, ...]:
         f"{c.median:+.3f}",
         f"{c.worst:+.2f} {c.worst_table}",
         f"{c.better:.0%} / {c.worse:.0%}",
-        f"{c.rmse:.3f}",
-        f"{c.crps:.3f}",
+        *("" if math.isnan(every) else f"{every:.3f}, {inner:.3f}" for every, inner in (c.rmse, c.crps)),
         ", ".join(f"{share:.3f}" for share in c.coverage),
         f"{c.narrow:.0%}",
         "" if math.isnan(c.cpu) else f"{c.cpu:.2f}, {c.cpu_in_all:.2f}" + of_some,

@@ -15,7 +15,15 @@ from kitt.gp.exact import draw
 from kitt.lab.bench.calibration import curves
 from kitt.lab.bench.recovery import BINS, TOPS, calibration_error, exhaustive_summary, summary
 from kitt.lab.bench.runner import Line
-from kitt.lab.bench.scores import Scores, collect, mean_error, ranked_tables, selection_seconds, table_names
+from kitt.lab.bench.scores import (
+    Scores,
+    collect,
+    lines_of_networks,
+    mean_error,
+    ranked_tables,
+    selection_seconds,
+    table_names,
+)
 from kitt.language.grammar import WORDS
 from kitt.language.priors import LogNormal, implied_lengthscale, shrinkage
 
@@ -91,10 +99,9 @@ def _recovery_panel(ax: Axes, rows: Sequence[Mapping[str, Any]], x: str) -> None
 def reliability_figure(lines: Sequence[Line]) -> Figure:
     """How often the first choice is right, against the probability it was given."""
     found = {f"{model}, {head}": bins for (model, _, head), bins in curves(lines).items()}
-    for line in lines:
-        if line["status"] == "ok" and line["key"].get("bench") == "recovery":
-            name, bins = f"{line['key']['model']}, recovery", np.array(line["result"]["calibration"])
-            found[name] = found[name] + bins if name in found else bins
+    for line in lines_of_networks(lines, "recovery"):
+        name, bins = f"{line['key']['model']}, recovery", np.array(line["result"]["calibration"])
+        found[name] = found[name] + bins if name in found else bins
     _need(found, "kitt bench calibration or kitt bench recovery")
     figure, (ax,) = _figure(1)
     ax.plot([0, 1], [0, 1], color="0.7", linewidth=0.8)

@@ -35,7 +35,6 @@ from kitt.language.kernels import Kernel
 from kitt.language.priors import preset
 from kitt.network.caption import captions_of
 
-TABLES = ("boston", "concrete", "energy", "yacht")
 LIMIT = 120.0  # seconds of GPyTorch from one start; where it is reached, the ratio of times is a lower bound
 SAME = 0.5  # solutions that differ by less than this many nats count as one start
 

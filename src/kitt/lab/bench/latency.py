@@ -16,7 +16,7 @@ import torch
 from kitt.lab.bench.datasets import Source
 from kitt.lab.bench.runner import Cell
 from kitt.network.caption import HEADS, caption
-from kitt.network.checkpoint import load
+from kitt.network.checkpoint import fingerprint, load
 from kitt.table.scaling import FloatArray
 
 LARGE = (1_000_000, 20)  # rows and columns
@@ -25,16 +25,16 @@ LARGE = (1_000_000, 20)  # rows and columns
 def latency_cells(tables: Iterable[Source], models: Sequence[str], repeats: int = 10) -> list[Cell]:
     """Both heads on every table at its full size and on a million rows; then the process and the import."""
     cells = []
+    states = {model: {"model": model, "network": fingerprint(model)} for model in models}
     for model in models:
         for head in HEADS:
-            key = {"bench": "latency", "model": model, "head": head, "repeats": repeats}
+            key = {"bench": "latency", **states[model], "head": head, "repeats": repeats}
             arguments = {"model": model, "head": head, "repeats": repeats}
             cells += [Cell({**key, "table": t.name}, time_table, {**arguments, "table": t}) for t in tables]
             cells.append(Cell({**key, "table": "million"}, time_large, arguments))
-    for what, work in (("process", time_process), ("import", time_import)):
-        key = {"bench": "latency", "table": what, "repeats": repeats}
-        models_of = {"model": models[0]} if what == "process" else {}
-        cells.append(Cell({**key, **models_of}, work, {"repeats": repeats, **models_of}))
+    key = {"bench": "latency", "table": "process", "repeats": repeats, **states[models[0]]}
+    cells.append(Cell(key, time_process, {"repeats": repeats, "model": models[0]}))
+    cells.append(Cell({"bench": "latency", "table": "import", "repeats": repeats}, time_import, {"repeats": repeats}))
     return cells
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kitt.lab.bench.arguments import AsJson, Data, Jobs, Out, Retry, Seed, Splits, TrainRows
-from kitt.lab.bench.show import names_of, print_grid, print_rows, run_cells, splits_of
+from kitt.lab.bench.show import bar, names_of, numbers_of, print_grid, print_rows, run_cells, some_names, splits_of
 
 app = typer.Typer(add_completion=False)
 
@@ -47,7 +47,8 @@ def advice(
     from kitt.lab.bench.advice import advice_grids, run_advice
     from kitt.lab.bench.datasets import data_directory
 
-    rows = run_advice(corpus, data_directory(data, "table"), model)
+    with bar() as report:
+        rows = run_advice(corpus, data_directory(data, "table"), model, lambda i, n: report(i, n, {"key": {}}))
     if as_json:
         print_rows(rows, as_json, "advice")
         return
@@ -74,10 +75,9 @@ def bo(
     """Bayesian optimisation of test functions: KITT's models against BoTorch's default. Simple regret, ranks and seconds."""
     from kitt.lab.bench.bo import FUNCTIONS, bo_cells, bo_grids
 
-    noises = [float(text) for text in names_of(noise) or []]
-    cells = bo_cells(
-        names_of(functions) or FUNCTIONS, names_of(compared) or [], range(first, first + seeds), evaluations, noises
-    )
+    noises = numbers_of(noise, "levels of noise, such as 0,0.05", float)
+    methods, numbers = some_names(compared, "methods"), range(first, first + seeds)
+    cells = bo_cells(names_of(functions) or FUNCTIONS, methods, numbers, evaluations, noises)
     for grid in bo_grids(run_cells(cells, out, jobs, retry=retry)):
         print_grid(grid)
 

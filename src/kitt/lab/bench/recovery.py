@@ -7,7 +7,6 @@ sums. `exhaustive` cells fit every word to one data set and choose by BIC, for c
 from __future__ import annotations
 
 import json
-import math
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,11 +22,12 @@ from kitt.errors import InvalidInputError
 from kitt.fitting.fit import fit_all
 from kitt.fitting.fitted import FittedGP
 from kitt.lab.bench.runner import Cell, Line
+from kitt.lab.bench.scores import lines_of_networks, mean_error
 from kitt.lab.bench.tables import Grid
 from kitt.lab.simulate import DEFAULT_DATA, PAD, PAPER_DATA, Batch, SimulatorConfig, simulate
 from kitt.language.grammar import WORDS, Expression
 from kitt.network.caption import Captions, caption
-from kitt.network.checkpoint import load
+from kitt.network.checkpoint import fingerprint, load
 from kitt.network.subsets import READINGS
 
 TOPS = (1, 3, 5)
@@ -86,10 +86,11 @@ def sweep(
 
 
 def recovery_cells(draws: Iterable[Draw], models: Sequence[str], readings: Sequence[str] = ("quick",)) -> list[Cell]:
-    """A cell for each draw, network and reading; small data sets are read alike."""
+    """A cell for each draw, state of a network and reading; small data sets are read alike."""
+    states = {model: fingerprint(model) for model in models}
     return [
         Cell(
-            {"bench": "recovery", "model": model, **asdict(draw), "reading": reading},
+            {"bench": "recovery", "model": model, **asdict(draw), "reading": reading, "network": states[model]},
             recover,
             {"draw": draw, "model": model, "reading": reading},
         )
@@ -186,32 +187,29 @@ def summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
     """Mean over repeats and standard error of every measure, by model, kind, prior and size, beside random choice."""
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
     fields = ("model", "kind", "prior", "n", "d")
-    for line in lines:
-        if line["status"] == "ok" and line["key"].get("bench") == "recovery":
-            groups[_network(line), *(line["key"][name] for name in fields[1:])].append(line["result"])
+    for line in lines_of_networks(lines, "recovery"):
+        groups[_network(line), *(line["key"][name] for name in fields[1:])].append(line["result"])
     rows = []
     for key, results in groups.items():
         row = dict(zip(fields, key, strict=True)) | {"repeats": len(results)}
         for name in (name for name in results[0] if name not in ("calibration", "ranks")):
-            values = [result[name] for result in results]
-            row[name] = float(np.mean(values))
-            row[f"{name}_error"] = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None
+            row[name], error, count = mean_error(result[name] for result in results)
+            row[f"{name}_error"] = error if count > 1 else None
         row["ece"] = calibration_error(np.sum([result["calibration"] for result in results], axis=0))
         rows.append(row)
     return rows
 
 
-def exhaustive_summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
+def exhaustive_summary(lines: Sequence[Line]) -> list[dict[str, Any]]:
     """Hits of choosing by BIC, likelihood or posterior after 34 fits, and of the networks, on the same data sets."""
     fits: dict[str, dict[int, Mapping[str, Any]]] = defaultdict(dict)
     networks: dict[str, dict[str, list[int]]] = defaultdict(dict)
     fields = [field.name for field in dataclass_fields(Draw)]
-    for line in (line for line in lines if line["status"] == "ok"):
-        key, result = line["key"], line["result"]
-        if key.get("bench") == "exhaustive":
-            fits[json.dumps([key.get(name) for name in fields])][key["index"]] = result
-        elif key.get("bench") == "recovery":
-            networks[json.dumps([key.get(name) for name in fields])][_network(line)] = result.get("ranks", [])
+    for line in (line for line in lines if line["status"] == "ok" and line["key"].get("bench") == "exhaustive"):
+        fits[json.dumps([line["key"].get(name) for name in fields])][line["key"]["index"]] = line["result"]
+    for line in lines_of_networks(lines, "recovery"):
+        draw = json.dumps([line["key"].get(name) for name in fields])
+        networks[draw][_network(line)] = line["result"].get("ranks", [])
     rows = []
     for draw, results in fits.items():
         ranks = {name: [r[name] for r in results.values()] for name in ("bic", "likelihood", "posterior")}
@@ -234,7 +232,7 @@ def recovery_grids(lines: Sequence[Line]) -> list[Grid]:
     sweeps += [
         (f"N = {n}", "d", [row for row in rows if row["n"] == n]) for n in dict.fromkeys((*sizes[-1:], *sizes[:1]))
     ]
-    return [_sweep_grid(title, axis, own) for title, axis, own in sweeps]
+    return [_sweep_grid(title, axis, own) for title, axis, own in sweeps if own]
 
 
 def _sweep_grid(title: str, axis: str, rows: Sequence[Mapping[str, Any]]) -> Grid:

@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import time
+import tomllib
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ from kitt.errors import InvalidInputError, MissingExtraError
 
 Line = dict[str, Any]  # key, status, result or error, seconds of clock and processor, versions, time
 Report = Callable[[int, int, Line], None]  # cells done, cells in all, the last line
+PACKAGE = "kitt-gp"
 PACKAGES = ("torch", "numpy", "scipy", "scikit-learn")
 MIXED = "The lines read for this table come from"  # how the warning above a table of several commits begins
 
@@ -58,21 +60,33 @@ def _plain(value: Any) -> Any:
 
 @lru_cache
 def versions() -> dict[str, str]:
-    found = {"kitt": metadata.version("kitt-gp"), **{name: metadata.version(name) for name in PACKAGES}}
+    found = {"kitt": metadata.version(PACKAGE), **{name: metadata.version(name) for name in PACKAGES}}
     return {
         **found,
         "python": python_version(),
         "machine": machine(),
         "cores": str(os.cpu_count()),
-        "commit": _commit(),
+        "commit": commit_of(Path(__file__).parent),
     }
 
 
-def _commit() -> str:
-    """The commit of a checkout, with "-dirty" if files differ from it; None for an installed package."""
-    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--exclude", "*"]
+def commit_of(folder: Path) -> str:
+    """The commit of a checkout of this package, with "-dirty" if files differ from it; empty for any other folder.
+
+    An installed package may lie in the checkout of something else, whose commit says nothing about it.
+    """
+    project = Path(_git(folder, "rev-parse", "--show-toplevel") or folder) / "pyproject.toml"
+    if not project.is_file():
+        return ""
+    name = tomllib.loads(project.read_text(encoding="utf-8")).get("project", {}).get("name")
+    return _git(folder, "describe", "--always", "--dirty", "--exclude", "*") if name == PACKAGE else ""
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """What git prints; nothing if it fails or is not there."""
     try:
-        return subprocess.run(git, capture_output=True, text=True, timeout=10).stdout.strip()
+        command = ["git", "-C", str(folder), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=10).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return ""
 

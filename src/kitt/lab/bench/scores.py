@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-import numpy as np
+from scipy.stats import t
 
 from kitt.errors import InvalidInputError
 from kitt.lab.bench.runner import Line
 from kitt.language.grammar import WORDS
+from kitt.table.means import mean_and_error
 
-Scores = dict[str, dict[str, dict[int, float]]]  # method -> table -> split -> value
+Split = tuple[int, int]  # its number, and the seed of the method
+Scores = dict[str, dict[str, dict[Split, float]]]  # method -> table -> split -> value
 COPIES = 0.05  # share of copied test rows above which a table is reported twice
 WITHOUT = " without copies"
 EXHAUSTIVE = "all 34 words"
@@ -39,25 +40,55 @@ def of_methods(lines: Sequence[Line], methods: Sequence[str]) -> list[Line]:
 
 def collect(lines: Iterable[Line], measure: str, variant: str | None = None) -> Scores:
     """A measure by method, table and split. A table with many copied test rows counts twice: with and without them."""
-    lines = [line for line in lines if line["status"] == "ok" and "method" in line["key"]]
+    lines = measured_lines(lines)
     out: Scores = defaultdict(lambda: defaultdict(dict))
     twice = _with_copies(lines)
     for line in lines:
         key, result = line["key"], line["result"]
-        values = result if variant is None else result["variants"].get(variant, {})
+        values = result if variant is None else result.get("variants", {}).get(variant, {})
+        split = key["split"], key.get("seed", 0)
         if values.get(measure) is not None:
-            out[label(key)][key["table"]][key["split"]] = values[measure]
+            out[label(key)][key["table"]][split] = values[measure]
         if key["table"] in twice and values.get(f"{measure}_without_copies") is not None:
-            out[label(key)][key["table"] + WITHOUT][key["split"]] = values[f"{measure}_without_copies"]
+            out[label(key)][key["table"] + WITHOUT][split] = values[f"{measure}_without_copies"]
     return {method: dict(tables) for method, tables in out.items()}
+
+
+def measured_lines(lines: Iterable[Line]) -> list[Line]:
+    """The lines of methods that have results, of one rule of splitting: split 0 of another has other rows."""
+    done = [line for line in lines if line["status"] == "ok" and "method" in line["key"]]
+    rules: dict[str, set[str]] = defaultdict(set)
+    for line in done:
+        rules[line["key"]["table"]].add(str(line["key"].get("rows")))
+    for table, found in rules.items():
+        if len(found) > 1:
+            raise InvalidInputError(
+                f"expected lines of one rule of splitting for each table, got {', '.join(sorted(found))} of '{table}'",
+                "choose one with --rule",
+            )
+    return done
 
 
 def _with_copies(lines: Sequence[Line]) -> set[str]:
     """Tables of whose test rows, over all splits, too many are copies of training rows."""
     copies: dict[str, float] = defaultdict(float)
     for line in lines:
-        copies[line["key"]["table"]] += line["result"].get("copies", 0) - COPIES * line["result"]["n_test"]
+        copies[line["key"]["table"]] += line["result"].get("copies", 0) - COPIES * line["result"].get("n_test", 0)
     return {table for table, excess in copies.items() if excess > 0}
+
+
+def lines_of_networks(lines: Iterable[Line], bench: str) -> list[Line]:
+    """The lines of a benchmark of networks that have results; all of one name must be of one checkpoint."""
+    done = [line for line in lines if line["status"] == "ok" and line["key"].get("bench") == bench]
+    states: dict[str, set[str | None]] = defaultdict(set)
+    for line in done:
+        states[line["key"]["model"]].add(line["key"].get("network"))
+    if several := [model for model, found in states.items() if len(found) > 1]:
+        raise InvalidInputError(
+            f"expected lines of one checkpoint of each name, got several of {', '.join(several)}",
+            "keep those of each in a file of its own",
+        )
+    return done
 
 
 def failures(lines: Iterable[Line]) -> dict[tuple[str, str], int]:
@@ -71,9 +102,14 @@ def failures(lines: Iterable[Line]) -> dict[tuple[str, str], int]:
 
 def mean_error(values: Iterable[float]) -> tuple[float, float, int]:
     """Mean, standard error (not a number for a single value), and how many."""
-    v = np.array(list(values), dtype=float)
-    error = float(v.std(ddof=1) / math.sqrt(len(v))) if len(v) > 1 else math.nan
-    return float(v.mean()), error, len(v)
+    found = list(values)
+    return *mean_and_error(found), len(found)
+
+
+def mean_interval(values: Iterable[float]) -> tuple[float, float]:
+    """Mean, and half of its 95 % interval by Student's t (not a number for a single value)."""
+    mean, error, count = mean_error(values)
+    return mean, float(t.ppf(0.975, count - 1)) * error
 
 
 def table_names(scores: Scores) -> list[str]:
@@ -86,7 +122,7 @@ def ranked_tables(scores: Scores) -> list[str]:
     return [name for name in names if name + WITHOUT not in names]
 
 
-def paired(a: Mapping[int, float], b: Mapping[int, float]) -> list[float]:
+def paired(a: Mapping[Split, float], b: Mapping[Split, float]) -> list[float]:
     """Differences on the splits that both have."""
     return [a[split] - b[split] for split in a if split in b]
 
@@ -95,12 +131,14 @@ def selection_seconds(lines: Sequence[Line]) -> Scores:
     """Of methods, of the network alone (lines of `latency`), of all 34 words (lines of `words` with default settings)."""
     scores = collect(lines, "select_seconds")
     out: Scores = {m: s for m, s in scores.items() if any(v > 0 for splits in s.values() for v in splits.values())}
-    fits: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    fits: dict[str, dict[Split, list[float]]] = defaultdict(lambda: defaultdict(list))
     for line in (line for line in lines if line["status"] == "ok"):
         key, result = line["key"], line["result"]
         if key.get("bench") == "latency" and "head" in key:
-            out.setdefault(f"network, {key['head']}", {}).setdefault(key["table"], {})[0] = result["median"]
+            out.setdefault(f"network, {key['head']}", {}).setdefault(key["table"], {})[0, 0] = result["median"]
         elif key.get("bench") == "words" and not key["options"] and "+" not in key["expression"]:
-            fits[key["table"]][key["split"]].append(result["fit_seconds"])
-    complete = {t: {s: sum(v) for s, v in splits.items() if len(v) == len(WORDS)} for t, splits in fits.items()}
+            fits[key["table"]][key["split"], key["seed"]].append(result["fit_seconds"])
+    complete = {
+        name: {split: sum(v) for split, v in splits.items() if len(v) == len(WORDS)} for name, splits in fits.items()
+    }
     return out | ({EXHAUSTIVE: complete} if any(complete.values()) else {})

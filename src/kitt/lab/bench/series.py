@@ -21,7 +21,7 @@ from kitt.lab.bench.comparisons import (
     bootstrap_interval,
     by_method,
     difference,
-    log_ratio,
+    log_ratios,
     per_table,
     trimmed_mean,
 )
@@ -109,25 +109,30 @@ def series_grid(lines: Sequence[Line], reference: str = NAIVE) -> Grid:
 
 
 def _row(method: str, own: Results, reference: Results, failed: int) -> tuple[str, ...]:
-    ratios, nats = (
-        np.array(list(per_table(own, reference, number).values())) for number in (log_ratio("mae"), difference("nlpd"))
-    )
     return (
         method,
         f"{len(own)}" + (f", {failed} failed" if failed else ""),
-        *(_against(ratios, nats) if len(nats) else ("",) * 4),
+        *(_against(own, reference) if own.keys() & reference.keys() else ("",) * 4),
         f"{np.mean([result['coverage_90'] for result in own.values()]):.3f}",
         f"{np.median([result['cpu_seconds'] for result in own.values()]):.2g}",
     )
 
 
-def _against(ratios: FloatArray, nats: FloatArray) -> tuple[str, ...]:
-    """What the logarithms of ratios of errors, and differences of densities, amount to over the series."""
-    low, high = bootstrap_interval(len(ratios), lambda drawn: float(ratios[drawn].mean()))
+def _against(own: Results, reference: Results) -> tuple[str, ...]:
+    """Ratios and differences of errors, and differences of densities, over the series."""
+    errors, nats = (np.array(list(per_table(own, reference, difference(m)).values())) for m in ("mae", "nlpd"))
     least, most = bootstrap_interval(len(nats), lambda drawn: trimmed_mean(nats[drawn]))
     return (
-        f"{math.exp(ratios.mean()):.3f} ({math.exp(low):.3f} to {math.exp(high):.3f})",
-        f"{np.mean(ratios < 0):.0%}",
+        _mean_ratio(log_ratios("mae", own, reference)),
+        f"{np.mean(errors < 0):.0%}",
         f"{trimmed_mean(nats):+.3f} ({least:+.3f} to {most:+.3f})",
         f"{np.median(nats):+.3f}",
     )
+
+
+def _mean_ratio(logarithms: FloatArray) -> str:
+    """The geometric mean with its interval; nothing where every error is exactly 0."""
+    if not len(logarithms):
+        return ""
+    low, high = bootstrap_interval(len(logarithms), lambda drawn: float(logarithms[drawn].mean()))
+    return f"{math.exp(logarithms.mean()):.3f} ({math.exp(low):.3f} to {math.exp(high):.3f})"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
 from rich.table import Table
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 console = Console(width=None if sys.stdout.isatty() else 200)  # no truncated columns in a pipe
 errors = Console(stderr=True)
+N = TypeVar("N", int, float)
 LABEL = ("table", "split", "what", "method", "expression", "model", "head", "kind", "prior", "n", "d", "batch", "index")
 
 
@@ -45,6 +47,25 @@ def splits_of(text: str) -> list[int]:
     return found
 
 
+def numbers_of(text: str, what: str, number: Callable[[str], N]) -> list[N]:
+    """0,0.05 -> [0.0, 0.05], or whole numbers, as `number` reads them; at least one, and none negative."""
+    try:
+        found = [number(part) for part in names_of(text) or []]
+    except ValueError:
+        found = []
+    if not found or not all(0 <= value < math.inf for value in found):
+        raise InvalidInputError(f"expected {what}, separated by commas, got '{text}'")
+    return found
+
+
+def some_names(text: str, what: str) -> list[str]:
+    """The names of a text, of which there must be some."""
+    found = names_of(text)
+    if not found:
+        raise InvalidInputError(f"expected {what}, separated by commas, got '{text}'")
+    return found
+
+
 def names_of(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
@@ -65,14 +86,15 @@ def specs_of(methods: str, protocol: str) -> list[Spec]:
     return specs
 
 
-def read_lines(files: Iterable[Path], methods: str | None = None) -> list[Line]:
-    """The lines of some files, or those of some methods alone, in their order."""
+def read_lines(files: Iterable[Path], methods: str | None = None, rule: str | None = None) -> list[Line]:
+    """The lines of some files, or those of some methods alone, in their order; of all rules of splitting, or of one."""
     from kitt.lab.bench.runner import read
     from kitt.lab.bench.scores import of_methods
 
     if missing := [str(path) for path in files if not path.exists()]:
         raise InvalidInputError(f"no file {', '.join(missing)}: run a benchmark with --out first")
-    lines = [line for path in files for line in read(path)]
+    every = [line for path in files for line in read(path)]
+    lines = [line for line in every if rule is None or str(line["key"].get("rows")) == rule]
     return of_methods(lines, names) if (names := names_of(methods)) else lines
 
 

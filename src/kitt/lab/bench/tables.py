@@ -20,10 +20,12 @@ from kitt.lab.bench.scores import (
     EXHAUSTIVE,
     WITHOUT,
     Scores,
+    Split,
     collect,
     failures,
     label,
     mean_error,
+    measured_lines,
     paired,
     ranked_tables,
     selection_seconds,
@@ -102,7 +104,7 @@ def measured(mean: float, error: float, measure: str) -> str:
     return " ± ".join(texts[: 1 if math.isnan(error) else 2])
 
 
-def cell_text(values: Mapping[int, float], measure: str, failed: int = 0) -> str:
+def cell_text(values: Mapping[Split, float], measure: str, failed: int = 0) -> str:
     lost = f", {failed} failed" if failed else ""
     if not values:
         return lost.removeprefix(", ")
@@ -115,9 +117,9 @@ def _known(paper: Published | None, tables: Sequence[str]) -> Published:
     return {method: column for method, column in (paper or {}).items() if any(name in column for name in tables)}
 
 
-def score_grid(lines: Sequence[Line], measure: str, paper: Published | None = None, variant: str | None = None) -> Grid:
+def score_grid(lines: Sequence[Line], measure: str, paper: Published | None = None) -> Grid:
     """Mean ± standard error (number of splits), a row for each table and a column for each method."""
-    scores, lost = collect(lines, measure, variant), failures(lines)
+    scores, lost = collect(lines, measure), failures(lines)
     methods = list(dict.fromkeys([*scores, *(method for method, _ in lost)]))
     names = list(dict.fromkeys([*table_names(scores), *(table for _, table in lost)]))
     paper, rows = _known(paper, names), []
@@ -164,7 +166,9 @@ def _gain_text(gains: Sequence[float], measure: str) -> str:
     return f"{' ± '.join(texts[: 1 if math.isnan(error) else 2])} ({count})"
 
 
-def compare(a: Mapping[str, Mapping[int, float]], b: Mapping[str, Mapping[int, float]], tables: Sequence[str]) -> Any:
+def compare(
+    a: Mapping[str, Mapping[Split, float]], b: Mapping[str, Mapping[Split, float]], tables: Sequence[str]
+) -> Any:
     """Tables that `a` wins, draws (see `verdict`) and loses, and Wilcoxon's p."""
     found = [differences for t in tables if (differences := paired(a.get(t, {}), b.get(t, {})))]
     signs, means = [verdict(differences) for differences in found], [np.mean(differences) for differences in found]
@@ -223,7 +227,7 @@ def strategies_grid(lines: Sequence[Line], paper: Published | None = None, measu
     return Grid(f"{measure.upper()} of the paper's strategies", ("table", *scores, *paper), tuple(rows))
 
 
-def _last(lines: Sequence[Line], measure: str, variant: str | None = None) -> dict[str, dict[int, float]]:
+def _last(lines: Sequence[Line], measure: str, variant: str | None = None) -> dict[str, dict[Split, float]]:
     """Of one method by table and split, whatever its settings; of several settings, the last."""
     found = collect(lines, measure, variant)
     return list(found.values())[-1] if found else {}
@@ -232,8 +236,8 @@ def _last(lines: Sequence[Line], measure: str, variant: str | None = None) -> di
 def cpu_grid(lines: Sequence[Line]) -> Grid:
     """CPU seconds of a method from the table to the scores of its test rows, selection and fits included."""
     seconds: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for line in lines:
-        if line["status"] == "ok" and line.get("cpu_seconds") is not None:
+    for line in measured_lines(lines):
+        if line.get("cpu_seconds") is not None:
             seconds[label(line["key"])][line["key"]["table"]].append(line["cpu_seconds"])
     names = list(dict.fromkeys(name for tables in seconds.values() for name in tables))
     texts = {m: [f"{np.mean(own[t]):.3g}" if own.get(t) else "" for t in names] for m, own in seconds.items()}
@@ -268,8 +272,8 @@ def _time_text(seconds: float | None, others: Sequence[float | None]) -> str:
 
 def variant_grid(lines: Sequence[Line], measure: str, method: str) -> Grid:
     """One method's models under every weighting: mean over splits, a row for each table."""
-    own = [line for line in lines if line["status"] == "ok" and label(line["key"]) == method]
-    names = list(dict.fromkeys(name for line in own for name in line["result"]["variants"]))
+    own = [line for line in measured_lines(lines) if label(line["key"]) == method]
+    names = list(dict.fromkeys(name for line in own for name in line["result"].get("variants", {})))
     by_variant = {name: collect(own, measure, name).get(method, {}) for name in names}
     tables = list(dict.fromkeys(table for tables in by_variant.values() for table in tables))
     rows = [(t, *(cell_text(by_variant[name].get(t, {}), measure) for name in names)) for t in tables]
@@ -298,8 +302,8 @@ def targets_grid(lines: Sequence[Line], paper: Mapping[str, Published], method: 
 
 
 def _count(
-    own: Mapping[str, Mapping[int, float]],
-    other: Mapping[str, Mapping[int, float]],
+    own: Mapping[str, Mapping[Split, float]],
+    other: Mapping[str, Mapping[Split, float]],
     tables: Sequence[str],
     slack: float,
 ) -> tuple[str, str, str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kitt.errors import InvalidInputError
-from kitt.lab.bench.arguments import Against, Paper, Reference, Some
+from kitt.lab.bench.arguments import Against, Paper, Reference, Rule, Some
 from kitt.lab.bench.show import chosen, console, paper_folder, read_lines
 
 TABLES = """scores, differences, pairs, ranks, strategies, cpu, time, weights, targets, recovery, exhaustive, atlas,
@@ -21,7 +21,7 @@ def table(
     measure: Annotated[str, typer.Option(help="nlpd or rmse.")] = "nlpd",
     method: Annotated[str, typer.Option(help="For weights, differences and targets: which method.")] = "kitt",
     methods: Some = None,
-    rule: Annotated[str | None, typer.Option(help="paper, interpolation or extrapolation.")] = None,
+    rule: Rule = None,
     paper: Paper = None,
     reference: Reference = None,
     against: Against = None,
@@ -35,7 +35,7 @@ def table(
     from kitt.lab.bench.runner import mixed_commits
     from kitt.lab.bench.series import NAIVE, series_grid
 
-    lines = [line for line in read_lines(files, methods) if rule is None or line["key"].get("rows") == rule]
+    lines = read_lines(files, methods, rule)
     folder, others = paper_folder(paper), None if against is None else read_lines([against], reference or TIMED)
     grids = {
         "scores": lambda: t.score_grid(lines, measure, t.paper_columns(folder, f"{measure}.csv")),
@@ -78,11 +78,12 @@ def figure(
     prior: Annotated[str, typer.Option(help="For recovery: paper or default.")] = "paper",
     table: Annotated[str, typer.Option(help="For words: which table.")] = "yacht",
     methods: Some = None,
+    rule: Rule = None,
 ) -> None:
     """A figure, drawn from the lines of a benchmark."""
     from kitt.lab.bench import figures as f
 
-    lines = read_lines(files or [], methods)
+    lines = read_lines(files or [], methods, rule)
     drawings = {
         "recovery": lambda: f.recovery_figure(lines, of, prior),
         "reliability": lambda: f.reliability_figure(lines),

@@ -15,8 +15,6 @@ from kitt.lab.bench.metrics import scores
 from kitt.lab.bench.runner import Cell, Line
 from kitt.language.grammar import WORDS, Expression, parse
 
-ROWS = ("200", "500")  # rules of splitting: at most so many training rows
-
 
 def word_cells(
     tables: Iterable[Source],
