@@ -141,3 +141,13 @@ def test_probes_favour_the_family_that_made_the_data(word, family):
     rival = "matern12" if family == "rbf" else "rbf"
     wins = scores[:, PROBE_FAMILIES.index(family)] > scores[:, PROBE_FAMILIES.index(rival)]
     assert wins.float().mean() > 0.8
+
+
+def test_probes_of_rows_that_are_nearly_equal_are_finite() -> None:
+    """Without noise, the covariance of such rows has no Cholesky factor in single precision."""
+    generator = torch.Generator().manual_seed(0)
+    X = torch.rand(3, 80, 2, generator=generator)
+    X[1] = X[1, :1] + 1e-6 * X[1]
+    t = prepare(X, torch.randn(3, 80, generator=generator))
+    found = probe(t, torch.full((3, 2), 1e-4), torch.zeros(3))
+    assert all(part.isfinite().all() for part in found)

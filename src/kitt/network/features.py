@@ -193,13 +193,15 @@ def probe(t: Tables, roughness: Tensor, nugget: Tensor) -> tuple[Tensor, Tensor]
             for scale in PROBE_SCALES:
                 K = _correlation(family, squared, distance, scale)
                 torch.diagonal(K, dim1=-2, dim2=-1).copy_(1.0 + nugget[:, None])
-                L = torch.linalg.cholesky_ex(K).L
+                L, failed = torch.linalg.cholesky_ex(K)  # scores of those that fail are not numbers, or the lowest
                 solved = torch.linalg.solve_triangular(L, targets, upper=False)
                 log_det = 2 * torch.diagonal(L, dim1=-2, dim2=-1).log().sum(-1) / t.n
                 variance = solved.square().sum(1) / t.n[:, None]  # (B, 2)
                 scores.append(-0.5 * (variance + 1e-9).log() - 0.5 * log_det.unsqueeze(-1))
                 if family == "matern32" and scale == 1.0:
-                    errors = _leave_one_out_errors(L, t)
+                    errors = _leave_one_out_errors(
+                        torch.where(failed[:, None, None] > 0, torch.eye(K.shape[-1]).to(K), L), t
+                    )
         assert errors is not None
         return _probe_features(torch.stack(scores, -1), errors, t)
 
