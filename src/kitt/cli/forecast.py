@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -39,7 +40,8 @@ def forecast(
     tables: Annotated[list[str], typer.Argument(metavar="TABLE", help="CSV or Parquet files, directories, or -.")],
     target: Target = None,
     time: Annotated[
-        str | None, typer.Option(help="Column of dates or numbers; without it, rows follow each other.")
+        str | None,
+        typer.Option(help="Column of dates or numbers; by default the only one of dates, or rows follow each other."),
     ] = None,
     horizon: Annotated[int, typer.Option("--horizon", "-n", help="Steps ahead.", min=1)] = 12,
     by: Annotated[list[str] | None, typer.Option(help="Column that distinguishes series; may be repeated.")] = None,
@@ -90,7 +92,7 @@ def forecast(
 
 def _tasks(paths: Sequence[str], wanted: Columns) -> list[Task]:
     """The name, the rows and the columns of each series; for one of several files that cannot be read, the error."""
-    from kitt.forecast.tables import series_of
+    from kitt.forecast.tables import dates_of, series_of
     from kitt.table.reading import read_table
 
     tasks: list[Task] = []
@@ -103,6 +105,9 @@ def _tasks(paths: Sequence[str], wanted: Columns) -> list[Task]:
                 raise
             tasks.append((path, error, None))  # the others are forecast
             continue
+        if columns.time is None and (dates := dates_of(frame, columns)) is not None:
+            columns = replace(columns, time=dates)
+            read = (*read, f"the dates of column '{dates}' are the times; --time names another column")
         notes([*read, *_unused_times(frame, columns)])
         for name, rows in series_of(frame, columns):
             full = ": ".join(part for part in (path if len(paths) > 1 else "", name) if part)

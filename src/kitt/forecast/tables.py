@@ -129,6 +129,24 @@ def _values(column: pd.Series) -> tuple[pd.Series, Notes]:
     return made, read[1]
 
 
+def dates_of(frame: pd.DataFrame, columns: Columns) -> str | None:
+    """The only column of dates that has no other role; None if there are none or several."""
+    used = (columns.target, *columns.by, *columns.known)
+    found = [name for name in frame.columns if name not in used and _has_dates(frame[name].dropna()[:_TRIED])]
+    return found[0] if len(found) == 1 else None
+
+
+def _has_dates(column: pd.Series) -> bool:
+    import pandas as pd
+
+    if not len(column) or pd.api.types.is_numeric_dtype(column.dtype):
+        return False
+    try:
+        return read_index(column, len(column))[0].dtype.kind == "M"
+    except InvalidInputError:
+        return False
+
+
 def is_time(column: pd.Series) -> bool:
     """Whether a column looks like times: dates, or numbers that increase."""
     if len(column) < 2 or column.isna().any():
