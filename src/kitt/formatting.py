@@ -21,7 +21,7 @@ def measured(value: float, error: float) -> str:
     if not (math.isfinite(error) and 1e-4 <= error < 1e7):
         return f"{number(value)} ± {number(error)}"
     digits = 1 - math.floor(math.log10(error))
-    return f"{round(value, digits):,.{max(digits, 0)}f} ± {number(error)}"
+    return f"{round(value, digits) + 0.0:,.{max(digits, 0)}f} ± {number(error)}"  # + 0.0: no negative zero
 
 
 def counted(count: int, what: str) -> str:

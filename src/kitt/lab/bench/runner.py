@@ -30,7 +30,7 @@ from kitt.errors import InvalidInputError, MissingExtraError
 Line = dict[str, Any]  # key, status, result or error, seconds of clock and processor, versions, time
 Report = Callable[[int, int, Line], None]  # cells done, cells in all, the last line
 PACKAGE = "kitt-gp"
-PACKAGES = ("torch", "numpy", "scipy", "scikit-learn")
+PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "gpytorch", "botorch")  # those that are installed are recorded
 MIXED = "The lines read for this table come from"  # how the warning above a table of several commits begins
 
 
@@ -60,11 +60,12 @@ def _plain(value: Any) -> Any:
 
 @lru_cache
 def versions() -> dict[str, str]:
-    found = {"kitt": metadata.version(PACKAGE), **{name: metadata.version(name) for name in PACKAGES}}
+    """Of KITT and what its numbers depend on. On another processor, fits may end in another optimum."""
     return {
-        **found,
+        **{"kitt" if name == PACKAGE else name: _version(name) for name in (PACKAGE, *PACKAGES) if _version(name)},
         "python": python_version(),
         "machine": machine(),
+        "processor": _processor(),
         "cores": str(os.cpu_count()),
         "commit": commit_of(Path(__file__).parent),
     }
@@ -89,6 +90,20 @@ def _git(folder: Path, *arguments: str) -> str:
         return subprocess.run(command, capture_output=True, text=True, timeout=10).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return ""
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _processor() -> str:
+    """The name of its model, as Linux knows it."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
 
 
 def mixed_commits(lines: Iterable[Line]) -> str:

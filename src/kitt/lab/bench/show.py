@@ -148,8 +148,12 @@ def run_cells(
     """Run the cells under a bar; say how many failed (all of them is an error), and of which commits their lines are."""
     from kitt.lab.bench.runner import Plan, mixed_commits, run
 
-    with bar() as report:
-        lines = run(cells, out, Plan(jobs, scheduler, retry), report)
+    try:
+        with bar() as report:
+            lines = run(cells, out, Plan(jobs, scheduler, retry), report)
+    except KeyboardInterrupt:
+        errors.print(f"stopped; the same command goes on from the lines of {out}", highlight=False, soft_wrap=True)
+        raise
     if bad := [line for line in lines if line["status"] != "ok"]:
         told = f"{len(bad)} of {len(lines)} cells failed, the last with: {bad[-1]['error']}"
         if len(bad) == len(lines):
