@@ -30,6 +30,7 @@ from kitt.fitting.folds import is_wave
 from kitt.fitting.noise import fit_noise
 from kitt.formatting import counted
 from kitt.language.grammar import Expression, Primitive, Word
+from kitt.language.priors import NOISE_FLOOR
 from kitt.model.evidence import Evidence
 from kitt.table.means import mean_and_error
 from kitt.table.scaling import FloatArray, Standardiser
@@ -91,7 +92,7 @@ def _typical(observed: FloatArray, mean: FloatArray, variance: FloatArray) -> li
     """
     if not len(observed):
         return []
-    scale = np.sqrt(variance)
+    scale = np.sqrt(np.maximum(variance, NOISE_FLOOR))  # in units close to the smallest floats, it may be zero
     left, whole = np.abs(observed - mean) / scale, np.abs(observed - np.median(observed)) / scale
     gain, error = _of_ratio(left, whole)
     return [Check("typical", "all columns", gain, error, len(left), "share of absolute error", errors_among(_ASKED))]
