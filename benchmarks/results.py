@@ -82,7 +82,7 @@ STEPS = (  # docs/results.md, docs/claims.md, docs/forecasts.md, docs/training.m
     Step("claims", 1.3, "bench claims --first 600 --count 200", "claims"),
     Step("calibration", 0.2, "bench calibration --batches 100 --tables {data}/atlas/table", "calibration"),
     Step("calibration-simulated", 0.1, "bench calibration --batches 60", "calibration-simulated"),
-    Step("capture", 0.7, "bench capture --data {data}/atlas --rows 200", "capture"),
+    Step("capture", 0.4, "bench capture --data {data}/atlas --rows 200", "capture"),
     Step("regret", 0.2, "bench regret --data {data} --rows 200 --splits 3-5", "regret"),
     Step("regret-tuned-on", 0.2, "bench regret --data {data} --rows 200 --splits 0-2", "regret"),
     Step("hindsight", 0.1, "bench hindsight {out}/capture.jsonl --data {data}/atlas"),
@@ -126,6 +126,7 @@ STEPS = (  # docs/results.md, docs/claims.md, docs/forecasts.md, docs/training.m
     Step("advice", 0.2, "bench advice {out}/losses --data {data}/atlas"),
     Step("likelihood", 0.1, "{python} benchmarks/likelihood.py --repeats 5"),
     Step("large-table", 0.1, "{python} benchmarks/large_table.py --rows 50000 --columns 6 --without-svgp"),
+    Step("large-table-3000", 0.1, "{python} benchmarks/large_table.py --rows 3000 --columns 6 --without-svgp"),
     Step(
         "large-table-deadline",
         0.1,
