@@ -305,3 +305,15 @@ def test_shares_of_parts_that_cancel_each_other() -> None:
     shares = [part.share for part in explanation.parts]
     assert all(0 <= share <= 1 for share in shares)
     assert sum(shares) + explanation.noise.share == pytest.approx(1)
+
+
+def test_the_share_of_the_noise_is_that_of_its_level() -> None:
+    """Also where a noise model changes what the kernel takes for noise."""
+    rng = np.random.default_rng(1)
+    x = rng.uniform(0, 1, 150)
+    model = fit("RBF", {"x": x}, np.sin(4 * x) + 0.02 * np.exp(3 * x) * rng.normal(size=150))
+    explanation = kitt.explain(model, check=False)
+    assert model.noise_model is not None
+    signal = np.sum([part.mean for part in explanation.parts], 0).var()
+    level = explanation.noise.level**2
+    assert explanation.noise.share == pytest.approx(level / (level + signal), rel=1e-6)

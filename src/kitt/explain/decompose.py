@@ -144,9 +144,8 @@ def _groups(names: Sequence[str], encoding: Encoding | None) -> Groups:
 def _decompose(
     model: FittedGP, words: Words, X: Tensor, groups: Groups, s: Standardiser, levels: Levels
 ) -> tuple[list[Part], tuple[tuple[Effect, ...], tuple[Interaction, ...]], Noise]:
-    kernel, theta = model.posterior.kernel, model.posterior.theta
-    means = words.means(X)
-    total, noise = means.sum(0), kernel.noise(theta, X)
+    means, noise = words.means(X), _noise_variance(model, X)
+    total = means.sum(0)
     variance = float(total.var(correction=0) + noise.mean())
     sensitivity, direction = _sensitivities(words, X, groups)
     share = _shares(means) * float(total.var(correction=0)) / variance
@@ -309,11 +308,18 @@ PREDICTION = "the predicted value"  # with which noise may grow, as with a colum
 CLEARER = 0.01  # by how much its correlation must be larger than that of a column, whose name says more
 
 
-def _noise(model: FittedGP, X: Tensor, groups: Groups, variance: Tensor, s: Standardiser, share: float) -> Noise:
-    """The noise of the kernel, times what the noise model makes of it where there is one."""
+def _noise_variance(model: FittedGP, X: Tensor) -> Tensor:
+    """That of the kernel, times what the noise model makes of it where there is one."""
+    variance = model.posterior.kernel.noise(model.posterior.theta, X)
+    if (changing := model.noise_model) is None:
+        return variance
     mean, _, total = model.moments(X)
-    if (changing := model.noise_model) is not None:
-        variance = variance * torch.from_numpy(np.exp(changing.log_factor(X.numpy(), mean, total)))
+    return variance * torch.from_numpy(np.exp(changing.log_factor(X.numpy(), mean, total)))
+
+
+def _noise(model: FittedGP, X: Tensor, groups: Groups, variance: Tensor, s: Standardiser, share: float) -> Noise:
+    """The level of the noise, and with which column or with the prediction it changes."""
+    mean, _, _ = model.moments(X)
     level = math.sqrt(float(variance.mean())) * s.y_scale
     low, high = (float(q) for q in np.quantile(variance.sqrt().numpy(), (0.05, 0.95)) * s.y_scale)
     centred = variance.sqrt() - variance.sqrt().mean()
