@@ -327,6 +327,8 @@ def test_a_target_among_the_inputs_is_not_given_twice() -> None:
     with pytest.raises(ValueError, match="both, y and target='b': give one of them"):
         kitt.suggest(table(), np.arange(40.0), target="b")
     assert as_dataset(table(), np.arange(40.0), target="c").target == "c"
+    with pytest.raises(ValueError, match="X without the target; got y among its columns, as 'b'"):
+        as_dataset(table(), table()["b"])
 
 
 def test_a_target_given_as_y_is_told_where_it_belongs() -> None:

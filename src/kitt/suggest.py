@@ -14,7 +14,7 @@ from kitt.model.fits import Propose, fit_candidates, on_all_rows, rows_to_fit
 from kitt.model.options import Deadline, Options, Progress
 from kitt.model.suggestion import Suggestion, cautions
 from kitt.model.weights import average
-from kitt.network.caption import Captions, captions_of
+from kitt.network.caption import Captions, caption
 from kitt.network.properties import alike
 from kitt.table.copies import without_copies
 from kitt.table.dataset import Dataset, as_dataset
@@ -91,7 +91,7 @@ def suggest_dataset(
     propose = _proposals(options) if captions is None else (lambda table: [])
     if captions is None:
         asked = options.of_captions(fit)
-        captions = captions_of(dataset.X, dataset.y, options.k, **asked)  # paper, Inference, steps 1 to 4
+        captions = caption(dataset.X, dataset.y, options.k, **asked)  # paper, Inference, steps 1 to 4
     times.append(time.perf_counter())
     notes = (*dataset.notes, *cautions(dataset, captions))
     if not fit:
@@ -112,7 +112,10 @@ def _proposals(options: Options) -> Propose:
     and the captions with the same options."""
 
     def propose(table: Table) -> list[Expression]:
-        captions = captions_of(table.X.numpy(), table.y.numpy(), options.k, **options.of_captions(fit=True))
+        asked = options.of_captions(fit=True)
+        captions = caption(
+            table.X.numpy(), table.y.numpy(), options.k, check=False, **asked
+        )  # residuals may be constant
         words = [(Expression((word,)), p) for word, p in zip(WORDS, captions.words, strict=True) if not word.is_noise]
         return [*(kind.expressions[0] for kind in alike(words)[:KINDS]), *(c.expression for c in captions)]
 

@@ -143,9 +143,7 @@ def test_captions_do_not_grow(name: str) -> None:
 
 
 def test_the_network_is_not_asked_where_captions_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        import_module("kitt.suggest"), "captions_of", lambda *_, **__: pytest.fail("the network was asked")
-    )
+    monkeypatch.setattr(import_module("kitt.suggest"), "caption", lambda *_, **__: pytest.fail("the network was asked"))
     X = np.linspace(-1, 1, 320)[:, None]  # enough rows for sums to grow
     fitted = method("kitt-rbf").fit(Dataset.from_arrays(X, np.sin(9 * X[:, 0])), 0)
     assert fitted.details["captions"] == {"RBF": 1.0}

@@ -57,7 +57,7 @@ def test_properties_are_judged_in_hindsight(monkeypatch: pytest.MonkeyPatch) -> 
     said = SimpleNamespace(
         properties=[Property("smooth", "", 0.9), Property("repeats", "", 0.9), Property("rough", "", 0.5)]
     )
-    monkeypatch.setattr(calibration, "captions_of", lambda *_, **__: said)
+    monkeypatch.setattr(calibration, "caption", lambda *_, **__: said)
     monkeypatch.setattr(calibration, "load", lambda model: model)
     rows = SimpleNamespace(X=None, y=None)
     monkeypatch.setattr(calibration, "split", lambda *_: (rows, rows))

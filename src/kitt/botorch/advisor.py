@@ -30,7 +30,7 @@ from kitt.language.grammar import Expression, parse
 from kitt.model.document import Model
 from kitt.model.mixture import Mixture
 from kitt.model.weights import average
-from kitt.network.caption import Captions, captions_of
+from kitt.network.caption import Captions, caption
 from kitt.table.dataset import MIN_ROWS, Dataset
 from kitt.table.scaling import FloatArray
 
@@ -183,7 +183,7 @@ class KernelAdvisor:
     def _caption(self, rows: Dataset, box: FloatArray, reason: str) -> tuple[Action, str]:
         """Fit the kernels that the network proposes and an RBF, BoTorch's own; noise words are left out of them."""
         count = self.config.captions if rows.n < self.config.many_points else 1
-        captions = captions_of(rows.X, rows.y, count, random_state=self.random_state)
+        captions = caption(rows.X, rows.y, count, check=False, random_state=self.random_state)
         named = [Expression(tuple(c.expression.signal)) for c in captions if c.expression.signal]
         wanted = {**dict.fromkeys(named, False), _PLAIN: True}
         table, warped = tables_of(rows, box, self.fitted)

@@ -35,7 +35,6 @@ from kitt.model.evidence import Evidence
 from kitt.table.means import mean_and_error
 from kitt.table.scaling import FloatArray, Standardiser
 
-_ASKED = 10  # as if this were the best of so many checks
 _REPEATS = (Primitive.PERIODIC, Primitive.COSINE)
 
 
@@ -81,10 +80,10 @@ def _without_far_rows(observed: FloatArray, mean: FloatArray, config: CheckConfi
 
 def _hidden(observed: FloatArray, mean: FloatArray, variance: FloatArray, config: CheckConfig) -> list[Check]:
     """Signals that R² does not show, because it is decided by a few rows."""
-    return [*_without_far_rows(observed, mean, config), *_typical(observed, mean, variance)]
+    return [*_without_far_rows(observed, mean, config), *_typical(observed, mean, variance, config)]
 
 
-def _typical(observed: FloatArray, mean: FloatArray, variance: FloatArray) -> list[Check]:
+def _typical(observed: FloatArray, mean: FloatArray, variance: FloatArray, config: CheckConfig) -> list[Check]:
     """Whether left-out rows lie closer to their predictions than to the median, relative to the scatter predicted for them.
 
     Rows that scatter widely, and outliers, which the model did not expect to be anywhere else, count for little. It is
@@ -95,7 +94,17 @@ def _typical(observed: FloatArray, mean: FloatArray, variance: FloatArray) -> li
     scale = np.sqrt(np.maximum(variance, NOISE_FLOOR))  # in units close to the smallest floats, it may be zero
     left, whole = np.abs(observed - mean) / scale, np.abs(observed - np.median(observed)) / scale
     gain, error = _of_ratio(left, whole)
-    return [Check("typical", "all columns", gain, error, len(left), "share of absolute error", errors_among(_ASKED))]
+    return [
+        Check(
+            "typical",
+            "all columns",
+            gain,
+            error,
+            len(left),
+            "share of absolute error",
+            errors_among(config.hidden_among),
+        )
+    ]
 
 
 def checked(

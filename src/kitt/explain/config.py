@@ -31,6 +31,7 @@ class CheckConfig:
     sensitivity_rows: int = 200  # from which it is computed how much a word changes with a column
     # Robust standard deviations from the median beyond which a few targets may hide what the columns explain:
     far: float = 6.0
+    hidden_among: int = 10  # a signal that R² does not show must be as clear as the best of so many
     most_far: float = 0.1  # largest share of such rows; with more of them the target is simply skewed
     background: int = 16  # rows over which the mean along a column is averaged
 

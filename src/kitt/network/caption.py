@@ -123,6 +123,7 @@ def caption(
     ranking: str = "expected-loss",
     reading: str = "quick",
     random_state: int = 0,
+    check: bool = True,
     config: RankingConfig = RANKING,
 ) -> Captions:
     """Predict the kernels of a table with the network, without fitting anything.
@@ -149,6 +150,8 @@ def caption(
         than half a second, or up to 5,000, which takes minutes. Of a table of a few hundred rows it always reads all.
     random_state : int
         Seed of the subsets of a large table and of sampling.
+    check : bool
+        Refuse a table of fewer than eight rows or of a constant target, of which nothing can be known.
     config : RankingConfig
         The constants of the rankings.
 
@@ -167,29 +170,10 @@ def caption(
     """
     _check_options(k, head=head, search=search, ranking=ranking, reading=reading)
     X, y = _check_arrays(X, y)
-    if len(X) < MIN_ROWS:
+    if check and len(X) < MIN_ROWS:
         raise refusal(f"at least {MIN_ROWS} rows", str(len(X)), "add rows")
-    if y.min() == y.max():
+    if check and y.min() == y.max():
         raise refusal("a target that varies", f"{y[0]} in every row", "give another y")
-    asked = {"head": head, "search": search, "ranking": ranking, "reading": reading}
-    return captions_of(X, y, k, model=model, **asked, random_state=random_state, config=config)
-
-
-def captions_of(
-    X: FloatArray,
-    y: FloatArray,
-    k: int = 3,
-    *,
-    model: str | PathLike[str] | LoadedModel = "default",
-    head: str = "decoder",
-    search: str = "beam",
-    ranking: str = "expected-loss",
-    reading: str = "quick",
-    random_state: int = 0,
-    config: RankingConfig = RANKING,
-) -> Captions:
-    """The same for any table, also of few rows or of a constant target, as the residual of a kernel can be."""
-    _check_options(k, head=head, search=search, ranking=ranking, reading=reading)
     loaded = model if isinstance(model, LoadedModel) else load(os.fspath(model))
     generator = torch.Generator().manual_seed(checked_seed(random_state))
     with torch.inference_mode(), threads_for(READINGS[reading].max_rows):

@@ -248,10 +248,14 @@ def as_dataset(
         if frame is None:
             frame = frame_of(X)
             frame.columns = default_names(frame.shape[1] + 1)[:-1]
-        names = [str(name) for name in frame.columns]
+        names, column = [str(name) for name in frame.columns], _column(y, len(frame))
+        if target in names and list(frame.iloc[:, names.index(target)]) == list(column):
+            raise refusal(
+                "X without the target", f"y among its columns, as '{target}'", f"pass X and target='{target}'"
+            )
         while target in names:
             target += "_"
-        whole = frame.set_axis(names, axis=1).assign(**{target: _column(y, len(frame))})
+        whole = frame.set_axis(names, axis=1).assign(**{target: column})
         return Dataset.from_frame(whole, target, drop_missing, exclude)
     if frame is not None:
         return Dataset.from_frame(frame, target, drop_missing, exclude)

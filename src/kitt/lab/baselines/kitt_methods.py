@@ -19,7 +19,7 @@ from kitt.language.grammar import WORDS, Expression, Word, parse
 from kitt.model.mixture import Mixture
 from kitt.model.options import Options
 from kitt.model.weights import Weighting, log_probabilities, weights
-from kitt.network.caption import Caption, Captions, captions_of
+from kitt.network.caption import Caption, Captions, caption
 from kitt.network.checkpoint import load, read_facts
 from kitt.suggest import suggest_dataset
 from kitt.table.dataset import Dataset
@@ -73,7 +73,7 @@ class PaperKITT:
         network = load(self.model)  # reading the weights, done once, is not part of choosing a kernel
         clock = time.perf_counter()
         asked = {"head": self.head, "search": self.search, "ranking": self.ranking, "random_state": random_state}
-        said = captions_of(train.X, train.y, self.k, model=network, **asked).ranked  # type: ignore[arg-type]
+        said = caption(train.X, train.y, self.k, model=network, **asked).ranked  # type: ignore[arg-type]
         chosen = time.perf_counter()
         models, probabilities, failures = self._fit_all(train, said, random_state)
         chance = [math.log(max(p, 1e-12)) for p in probabilities]
@@ -132,7 +132,7 @@ class KITT:
         if self.captions == "network":
             return None
         if self.captions == "once":
-            return captions_of(train.X, train.y, options.k, **options.of_captions(fit=True))
+            return caption(train.X, train.y, options.k, **options.of_captions(fit=True))
         is_random = self.captions == "random"
         said = drawn_words(train, options.k, options.random_state) if is_random else [parse(self.captions)]
         ranked = tuple(Caption(expression, 1 / len(said)) for expression in said)

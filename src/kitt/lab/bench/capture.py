@@ -30,7 +30,7 @@ from kitt.lab.bench.tables import Grid
 from kitt.language.grammar import WORDS, Expression
 from kitt.model.candidates import with_changing_noise
 from kitt.model.weights import stacked
-from kitt.network.caption import captions_of
+from kitt.network.caption import caption
 from kitt.network.checkpoint import fingerprint
 from kitt.table.dataset import Dataset
 from kitt.table.scaling import FloatArray, Standardiser
@@ -96,7 +96,7 @@ def judge_captions(
     table: Source, number: int, rows: int, options: Mapping[str, Any], seed: int, model: str, k: int
 ) -> dict[str, Any]:
     train, test = split(table, rows, number)
-    said = [c.expression for c in captions_of(train.X, train.y, k, model=model)]
+    said = [c.expression for c in caption(train.X, train.y, k, model=model)]
     return {**judged(train, test, said, options, seed), "captions": list(map(str, said))}
 
 

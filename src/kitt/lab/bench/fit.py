@@ -33,7 +33,7 @@ from kitt.language.fitted_kernel import FittedKernel
 from kitt.language.grammar import Expression, parse
 from kitt.language.kernels import Kernel
 from kitt.language.priors import preset
-from kitt.network.caption import captions_of
+from kitt.network.caption import caption
 
 LIMIT = 120.0  # seconds of GPyTorch from one start; where it is reached, the ratio of times is a lower bound
 SAME = 0.5  # solutions that differ by less than this many nats count as one start
@@ -52,7 +52,7 @@ def fit_cells(
     cells = []
     for table in tables:
         train = split(table.load(), "paper", number).train
-        said = [str(c.expression) for c in captions_of(train.X, train.y, k, model=model).ranked]
+        said = [str(c.expression) for c in caption(train.X, train.y, k, model=model).ranked]
         for rival, expressions in (("gpytorch", said), ("sklearn", ["RBF"])):
             shared: dict[str, Any] = {"rival": rival, "expressions": expressions}
             shared |= {"starts": starts, "coarse": coarse, "limit": limit}

@@ -20,7 +20,7 @@ from kitt.lab.bench.runner import Cell, Line
 from kitt.lab.bench.scores import mean_interval
 from kitt.lab.bench.words import canonical, word_cell
 from kitt.language.grammar import WORDS
-from kitt.network.caption import captions_of
+from kitt.network.caption import caption
 from kitt.network.checkpoint import fingerprint
 from kitt.network.ranking import RANKINGS
 
@@ -54,7 +54,7 @@ def choices(
         for number in splits:
             train = split(table.load(), rows, number).train
             for a in advisors:
-                said = captions_of(train.X, train.y, k, model=a.model, head=a.head, ranking=a.ranking)
+                said = caption(train.X, train.y, k, model=a.model, head=a.head, ranking=a.ranking)
                 out[a][table.name, number] = tuple(canonical(str(c.expression)) for c in said)
     return out
 
@@ -102,7 +102,7 @@ def probability_cells(tables: Iterable[Source], splits: Iterable[int], rows: str
 
 def probabilities(table: Source, number: int, rows: str, model: str) -> dict[str, Any]:
     train = split(table.load(), rows, number).train
-    said = captions_of(train.X, train.y, 1, model=model, head="classifier")
+    said = caption(train.X, train.y, 1, model=model, head="classifier")
     return {"words": dict(zip(VOCABULARY, said.words, strict=True)), "strangeness": said.strangeness}
 
 
