@@ -1,4 +1,4 @@
-"""The atlas: splits that never change, runs that go on, and tables and capture as functions of lines."""
+"""The atlas: splits that never change, runs that go on, and what cannot be run."""
 
 import csv
 import json
@@ -6,22 +6,21 @@ import math
 import zlib
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import norm, trim_mean
+from scipy.stats import norm
 from typer.testing import CliRunner
 
 from atlas_work import NAMES, run
 from kitt.errors import InvalidInputError, KittError
 from kitt.lab.baselines import method
 from kitt.lab.baselines.base import FittedMethod
-from kitt.lab.bench import atlas, atlas_data, capture, comparisons, metrics
+from kitt.lab.bench import atlas, atlas_data, metrics
 from kitt.lab.bench.cli import app
 from kitt.lab.bench.methods import Spec
-from kitt.lab.bench.runner import Line, measure, mixed_commits, read
-from kitt.language.grammar import WORDS, parse
+from kitt.lab.bench.runner import measure, read
+from kitt.language.grammar import WORDS
 from kitt.table.dataset import Dataset
 from real_data import ATLAS
 
@@ -149,180 +148,6 @@ def test_the_network_is_not_asked_where_captions_are_given(monkeypatch: pytest.M
     assert fitted.details["captions"] == {"RBF": 1.0}
 
 
-# --- comparisons on lines written by hand ----------------------------------------------------------------------------
-
-
-def line(table: str, method: str, nlpd: float | None, number: int = 0, commit: str = "aaa", **more: Any) -> Line:
-    key = {
-        "bench": "atlas",
-        "table": table,
-        "split": number,
-        "rows": "200",
-        "method": method,
-        "seed": 0,
-        "settings": {},
-    }
-    common: Line = {"key": key, "versions": {"commit": commit}}
-    if nlpd is None:
-        return {**common, "status": "failed", "error": "FitError: no"}
-    shares = {"coverage_50": 0.5, "coverage_90": 0.9, "coverage_95": 0.95}
-    return {
-        **common,
-        "status": "ok",
-        "result": {"nlpd": nlpd, "rmse": 1.0, "crps": 1.0, "cpu_seconds": 1.0, **shares, **more},
-    }
-
-
-def lines_of(count: int = 20) -> list[Line]:
-    out = []
-    for i in range(count):
-        out.append(line(f"t{i}", "botorch", 1.0, cpu_seconds=0.5))
-        worse = {"rmse": 4.0 if i % 2 else 1.0, "crps": 0.5, "cpu_seconds": 2.0, "coverage_90": 0.7 if i < 5 else 0.9}
-        out.append(line(f"t{i}", "kitt", 1.0 + (9.0 if i == 3 else -0.1 if i < 10 else 0.0), **worse))
-    return [*out, line("t99", "kitt", None)]
-
-
-def test_comparison_numbers() -> None:
-    reference, ours = comparisons.comparisons(lines_of(), "200")
-    assert (reference.method, reference.trimmed, reference.cpu) == ("botorch", 0.0, 1.0)
-    values = np.array([9.0 if i == 3 else -0.1 if i < 10 else 0.0 for i in range(20)])
-    assert (ours.tables, ours.failed, ours.worst_table) == (20, 1, "t3")
-    assert ours.worst == pytest.approx(9.0)
-    assert ours.mean == pytest.approx(values.mean())
-    assert ours.trimmed == pytest.approx(trim_mean(values, 0.1))
-    assert ours.median == pytest.approx(0.0)
-    assert (ours.better, ours.worse) == (pytest.approx(9 / 20), pytest.approx(1 / 20))
-    assert ours.rmse == pytest.approx((2.0, 2.0))
-    assert ours.crps == pytest.approx((0.5, 0.5))
-    assert ours.coverage == pytest.approx((0.5, 0.85, 0.95))
-    assert ours.narrow == pytest.approx(0.25)
-    assert (ours.cpu, ours.cpu_in_all) == pytest.approx((4.0, 4.0))
-    assert ours.interval[0] < ours.trimmed < ours.interval[1]
-
-
-def test_exact_targets_do_not_decide_ratios() -> None:
-    """One of twenty tables predicted a million times as well counts in one of the two means; an error of 0 in none."""
-    lines = [line(f"t{i}", "botorch", 1.0) for i in range(21)]
-    lines += [line(f"t{i}", "kitt", 1.0, rmse={0: 1e-6, 20: 0.0}.get(i, 1.0), crps=0.0) for i in range(21)]
-    (grid,) = comparisons.comparison_grids(lines)
-    ours = dict(zip(grid.head, grid.rows[1], strict=True))
-    assert ours["RMSE: all, trimmed"] == "0.501, 1.000"
-    assert ours["CRPS: all, trimmed"] == ""
-
-
-def test_splits_are_averaged_within_a_table() -> None:
-    lines = [line("a", "botorch", 1.0, s) for s in range(3)] + [line("a", "kitt", 1.0 + s, s) for s in range(2)]
-    lines += [line("b", "botorch", 1.0), line("b", "kitt", 3.0)]
-    assert comparisons.comparisons(lines, "200")[1].mean == pytest.approx((0.5 + 2.0) / 2)
-    other_seed = line("b", "kitt", 9.0)  # is compared with a reference of the same seed only, and replaces nothing
-    other_seed["key"]["seed"] = 1
-    assert comparisons.comparisons([*lines, other_seed], "200")[1].mean == pytest.approx((0.5 + 2.0) / 2)
-
-
-def test_cpu_is_that_of_the_tables_compared() -> None:
-    slow = [line(f"u{i}", name, 1.0, cpu_seconds=s) for i in range(20) for name, s in (("kitt", 50.0), ("botorch", 1))]
-    old = [line(f"t{i}", "kitt", 2.0, commit="bbb") for i in range(20)]
-    found = {c.method: c for c in comparisons.comparisons([*lines_of(), *slow], "200", "kitt", old)}
-    assert (found["kitt"].tables, found["kitt"].timed, found["kitt"].cpu) == (20, 20, pytest.approx(4.0))
-    lines = [entry for entry in lines_of() if entry["key"]["method"] == "kitt" or entry["key"]["table"] in ("t0", "t1")]
-    (grid,) = comparisons.comparison_grids(lines, "kitt")
-    assert grid.rows[-1][-1] == "4.00, 4.00 (2 tables)"
-
-
-def test_a_method_that_always_failed_is_listed() -> None:
-    (grid,) = comparisons.comparison_grids([*lines_of(), line("t0", "nkn", None), line("t1", "nkn", None)])
-    assert grid.rows[-1][:3] == ("nkn", "0, 2 failed", "")
-
-
-def test_against_lines_of_another_commit() -> None:
-    old = [line(f"t{i}", "kitt", 2.0, commit="bbb") for i in range(20)]
-    found = {c.method: c for c in comparisons.comparisons(lines_of(), "200", "kitt", old)}
-    assert found["botorch"].mean == pytest.approx(-1.0)
-    assert mixed_commits(lines_of()) == ""
-    assert mixed_commits([*lines_of(), *old]) == (
-        "The lines read for this table come from 2 commits: aaa (41 lines), bbb (20 lines)."
-    )
-    with pytest.raises(InvalidInputError, match=r"no lines of the reference 'nkn' .* there are some of kitt;"):
-        comparisons.comparison_grids(lines_of(), "nkn", old)
-
-
-def test_tables_of_comparisons(tmp_path: Path) -> None:
-    paths = [tmp_path / "new.jsonl", tmp_path / "old.jsonl"]
-    old = [line(f"t{i}", "kitt", 2.0, commit="bbb") for i in range(20)]
-    for path, lines in zip(paths, (lines_of(), old), strict=True):
-        path.write_text("".join(json.dumps(entry) + "\n" for entry in lines))
-    alone = run("table", str(paths[0]), "--kind", "atlas")
-    assert "| kitt | 20, 1 failed | " in alone
-    assert "+9.00 t3" in alone
-    assert "commits" not in alone
-    both = run("table", str(paths[0]), "--kind", "atlas", "--reference", "kitt", "--against", str(paths[1]))
-    assert both.startswith("The lines read for this table come from 2 commits")
-    assert "NLPD less that of kitt of the other file" in both
-
-
-# --- capture on lines written by hand --------------------------------------------------------------------------------
-
-
-def capture_lines(table: str, gains: dict[str, float], captions: list[str], bic: dict[str, float]) -> list[Line]:
-    """All words as good as Matern32, but for those that gain."""
-    nlpd = {str(word): 5.0 - gains.get(str(word), 0.0) for word in WORDS}
-    price = {text: bic.get(text, 100.0) for text in (*nlpd, *captions)}
-    key = {"bench": "capture", "table": table, "split": 0, "rows": 200, "options": {}, "seed": 0}
-    said = {"nlpd": {c: nlpd.get(c, 5.0 - gains.get(c, 0.0)) for c in captions}, "bic": {c: price[c] for c in captions}}
-    return [
-        {"key": {**key, "what": "words"}, "status": "ok", "result": {"nlpd": nlpd, "bic": price}},
-        {
-            "key": {**key, "what": "captions", "model": "net", "k": 3, "network": "0"},
-            "status": "ok",
-            "result": {**said, "captions": captions},
-        },
-    ]
-
-
-def test_capture() -> None:
-    lines = [
-        *capture_lines("rich", {"Linear": 3.0, "RBF": 0.5}, ["RBF", "Linear", "Cosine"], {"Linear": 1.0}),
-        *capture_lines("poor", {"Linear": 1.0, "RBF": -2.0}, ["RBF", "Cosine", "Periodic"], {"RBF": 1.0}),
-        *capture_lines("none", {"RBF": -0.4, "Linear": 0.02}, ["RBF", "Linear", "Cosine"], {"Linear": 1.0}),
-    ]
-    found = {row.who: row for row in capture.capture_table(capture.cases(lines, 200, "net"))}
-    first, verified, hindsight = (found[who] for who in list(capture.CHOICES)[:3])
-    assert (first.tables, first.others) == (2, 1)
-    assert first.share == pytest.approx((0.5 - 1.0) / 2)  # one nat is the most that a table counts, lost or gained
-    assert first.elsewhere == pytest.approx(0.4)
-    assert (first.worst, first.worst_table) == (pytest.approx(2.0), "poor")
-    assert verified.share == pytest.approx((1.0 - 1.0) / 2)
-    assert verified.elsewhere == pytest.approx(-0.02)
-    assert hindsight.share == pytest.approx((1.0 + 0.0) / 2)
-    everywhere = found["RBF always"]
-    assert everywhere.share == pytest.approx(first.share)
-    chance = found["a random word, on average"]
-    assert chance.share == pytest.approx((3.5 - 1.0) / len(WORDS) / 2)
-    assert capture.capture_table(capture.cases(lines, 200, "another")) == []
-    assert "(2 tables, and 1 others)" in capture.capture_grid(lines, 200, "net").title
-
-
-def test_a_caption_that_could_not_be_fitted() -> None:
-    lines = capture_lines("t", {"Linear": 0.5}, ["Cosine + Linear", "Linear"], {})
-    for name in ("nlpd", "bic"):
-        del lines[1]["result"][name]["Cosine + Linear"]
-    (case,) = capture.cases(lines, 200, "net")["t"]
-    assert case.fitted_captions == ["Linear"]
-    assert capture.Case(case.nlpd, case.bic, ("Cosine + Linear",)).fitted_captions == ["Matern32"]
-
-
-def test_the_design_of_capture(folder: Path) -> None:
-    train, test = atlas.split(atlas.sources(folder)[0], 200, 0)
-    words = [parse(text) for text in ("RBF", "Linear*White", "RBF + Linear")]
-    found = capture.judged(train, test, words, {}, 0)
-    assert list(found["nlpd"]) == list(found["bic"]) == ["RBF", "Linear*White", "RBF + Linear"]
-    assert found["nlpd"]["RBF"] < np.log(test.y.std()) + 1.4  # better than a constant
-    far = Dataset.from_arrays(test.X, np.where(np.arange(test.n) == 0, 100.0, test.y))
-    components = [capture.Component(np.zeros(train.n), np.full(test.n, -1e4), 0.0)]
-    tail = capture.mixture_nlpd(components, train, far)
-    assert tail < 20  # the tail saves what the component gives up
-
-
 # --- cells and commands ----------------------------------------------------------------------------------------------
 
 
@@ -387,16 +212,6 @@ def test_a_run_of_failures_alone_is_an_error(folder: Path, tmp_path: Path) -> No
     asked = ["atlas", "--data", str(folder), "--rows", "40", "--limit", "1", "--methods", "kitt-forecast"]
     with pytest.raises(KittError, match="1 of 1 cells failed"):  # a table is no series
         CliRunner().invoke(app, [*asked, "--out", str(tmp_path / "lines.jsonl")], catch_exceptions=False)
-
-
-def test_capture_command(folder: Path, tmp_path: Path) -> None:
-    out = str(tmp_path / "capture.jsonl")
-    quick = ["--set", "max_iterations=1", "--set", "trial_iterations=1", "--set", "batch_steps=1"]
-    shared = ["--data", str(folder), "--rows", "20", "--tables", "some.lines", "--jobs", "0", "--out", out, *quick]
-    told = run("capture", *shared)
-    assert "the network's first caption" in told
-    assert [entry["key"]["what"] for entry in read(out)] == ["words", "captions"]
-    assert run("capture", *shared) == told
 
 
 def test_evidence_and_parts_of_the_fitter_are_measured(tmp_path: Path) -> None:
