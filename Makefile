@@ -15,8 +15,8 @@ $(VENV)/base: pyproject.toml constraints.txt
 	$(PIP) -e '.[report]'
 	@touch $@
 
-$(VENV)/dev: $(VENV)/base
-	$(PIP) -e '.[dev]'
+$(VENV)/dev: $(VENV)/base lab/pyproject.toml
+	$(PIP) -e '.[dev]' -e lab
 	@touch $@
 
 $(VENV)/docs: $(VENV)/base
@@ -48,16 +48,16 @@ wheel-test:  ## the wheel in an empty environment: caption, fit and predict a sm
 	PYTHON=$(PYTHON) tests/wheel/run.sh
 
 bench-series: $(VENV)/dev  ## forecasts by statsforecast, in an environment of its own; DATA is an atlas, OUT its lines
-	benchmarks/series/run.sh $(or $(DATA),$(error set DATA to the folder of an atlas)) $(or $(OUT),runs/series.jsonl)
+	lab/kitt_lab/bench/rivals/run.sh $(or $(DATA),$(error set DATA to the folder of an atlas)) $(or $(OUT),runs/series.jsonl)
 
 results: $(VENV)/dev  ## the published numbers again, from this commit; resumable, about sixteen hours on one core; ARGS=--list shows the steps
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/results.py $(if $(DATA),--data $(DATA)) $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m kitt_lab.bench.results $(if $(DATA),--data $(DATA)) $(ARGS)
 
 forecaster-check: $(VENV)/dev  ## sktime's own checks of the forecaster, in an environment of its own
 	@test -x .venvs/sktime/bin/python || $(PYTHON) -m venv .venvs/sktime
 	.venvs/sktime/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	.venvs/sktime/bin/python -m pip install --quiet --disable-pip-version-check sktime pytest -e .
-	OMP_NUM_THREADS=1 .venvs/sktime/bin/python tests/forecast/check_sktime.py
+	OMP_NUM_THREADS=1 .venvs/sktime/bin/python tests/forecasting/check_sktime.py
 
 clean:  ## remove everything that the other targets made
 	rm -rf $(VENV) .venvs build demo.png demo-engel.* docs/gallery/*.md docs/gallery/*.png

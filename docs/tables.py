@@ -11,8 +11,8 @@ import re
 import shlex
 from pathlib import Path
 
-from kitt.lab.bench.cli import app
-from kitt.lab.bench.runner import MIXED
+from kitt_lab.bench.cli import app
+from kitt_lab.bench.runner import MIXED
 
 DOCS = Path(__file__).parent
 PAGES = tuple(DOCS / f"{name}.md" for name in ("results", "forecasts", "archive"))

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 SLOW = {  # more than about 15 seconds each (pytest --durations=40)
-    "cli/test_cli.py": {"test_the_demo"},
+    "app/cli/test_cli.py": {"test_the_demo"},
     "lab/test_bench.py": {"test_commands", "test_exhaustive_search_finds_white_noise"},
     "lab/test_train_runs.py": {"test_two_processes_give_the_weights_of_one"},
     "test_fuzz.py": {"test_the_regressor_survives_odd_tables"},
@@ -34,6 +34,6 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
 def _no_time_limit_of_checks() -> Iterator[None]:
     """Checks on left-out rows end after some seconds; here their clock stands still, so that no test depends on speed."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("kitt.model.evidence", "kitt.fitting.folds", "kitt.explain.claims"):
+        for module in ("kitt.model.evidence", "kitt.fitting.folds", "kitt.explanation.claims"):
             patch.setattr(import_module(module), "time", SimpleNamespace(monotonic=lambda: 0.0))
         yield

@@ -8,10 +8,10 @@ import pytest
 
 import kitt
 
-MODULES = ("errors", "estimator", "table.dataset", "language.grammar", "language.fitted_kernel", "network.caption")
-MODULES += ("forecast.pipeline", "forecast.result", "forecast.many", "forecast.forecaster")
-MODULES += ("suggest", "model.document", "model.mixture", "model.suggestion", "fitting.fit", "fitting.fitted")
-MODULES += ("explain.decompose", "explain.facts", "report.html", "export", "botorch.advisor")
+MODULES = ("errors", "app.estimator", "table.dataset", "kernels.grammar", "kernels.fitted_kernel", "network.caption")
+MODULES += ("forecasting.pipeline", "forecasting.result", "forecasting.many", "forecasting.forecaster")
+MODULES += ("pipeline", "model.document", "model.mixture", "model.suggestion", "fitting.fit", "fitting.gp")
+MODULES += ("explanation.decompose", "explanation.facts", "app.report.html", "export", "interop.advisor")
 PUBLIC = [
     name for name in kitt.__all__ if inspect.isfunction(getattr(kitt, name)) or inspect.isclass(getattr(kitt, name))
 ]

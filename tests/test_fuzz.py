@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from kitt import KITTRegressor
-from kitt.cli import main as cli
+from kitt.app.cli import main as cli
 from kitt.errors import InvalidInputError, KittError
 
 FAST = {"k": 1, "random_state": 0, "fit_options": {"draws": 8, "starts": 1, "max_iterations": 10}}

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from kitt.lab.simulate import PAD, SimulatorConfig, simulate
-from kitt.language.grammar import WORDS, Primitive, parse
-from kitt.language.kernels import Kernel
-from kitt.language.priors import implied_lengthscale, shrinkage
+from kitt.kernels.grammar import WORDS, Primitive, parse
+from kitt.kernels.kernel import Kernel
+from kitt.kernels.priors import implied_lengthscale, shrinkage
+from kitt_lab.simulate import PAD, SimulatorConfig, simulate
 
 
 def test_the_vocabulary_has_34_words() -> None:

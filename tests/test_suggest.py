@@ -10,11 +10,11 @@ from torch import Tensor
 
 import kitt
 from kitt.errors import FitError, InvalidInputError
+from kitt.fitting.candidates import NO_SIGNAL, with_changing_noise
 from kitt.fitting.fit import Fitter
-from kitt.language.grammar import Expression
-from kitt.model.candidates import NO_SIGNAL, with_changing_noise
-from kitt.model.options import Options
-from kitt.suggest import suggest_dataset
+from kitt.fitting.options import Options
+from kitt.kernels.grammar import Expression
+from kitt.pipeline import suggest_dataset
 from kitt.table.dataset import as_dataset
 from real_data import ATLAS
 
@@ -193,12 +193,14 @@ def test_when_no_kernel_can_be_fitted(monkeypatch) -> None:
 
 
 def test_public_names_mean_what_they_say() -> None:
-    import kitt.explain
-    import kitt.suggest
+    import kitt.explanation
+    import kitt.forecasting
+    import kitt.pipeline
 
     assert callable(kitt.suggest)
     assert callable(kitt.fit)
     assert callable(kitt.explain)
+    assert callable(kitt.forecast)
     assert set(kitt.__all__) <= set(dir(kitt))
     assert all(getattr(kitt, name) is not None for name in kitt.__all__)
     assert kitt.__version__

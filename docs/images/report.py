@@ -17,7 +17,7 @@ from playwright.sync_api import Error, Page, sync_playwright
 from sklearn.datasets import load_diabetes
 
 import kitt
-from kitt.report import write_report
+from kitt.app.report import write_report
 
 HERE = Path(__file__).parent
 
@@ -44,7 +44,7 @@ def shoot_report(page: Path, name: str, height: int) -> None:
 
 def shoot_page(table: Path, name: str, port: int = 8799) -> None:
     """What `kitt serve` says about a table before anything is fitted."""
-    server = subprocess.Popen([sys.executable, "-m", "kitt.cli", "serve", "--port", str(port)])
+    server = subprocess.Popen([sys.executable, "-m", "kitt.app.cli", "serve", "--port", str(port)])
     try:
         with new_tab(900) as tab:
             for _ in range(60):

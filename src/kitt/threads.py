@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from threadpoolctl import ThreadpoolController
 
-SMALL = 1000  # rows up to which more threads bring almost no gain (`benchmarks/busy.py`)
+SMALL = 1000  # rows up to which more threads bring almost no gain (`kitt_lab/bench/busy.py`)
 
 
 @contextmanager
@@ -25,7 +25,7 @@ def threads_for(rows: int) -> Iterator[None]:
     """Use one thread for a small table, and as many as before for a large one.
 
     The many short operations on a small table gain little from a second thread. Where the second thread shares its core
-    with other work, each operation waits for it (`benchmarks/busy.py`).
+    with other work, each operation waits for it (`kitt_lab/bench/busy.py`).
     """
     if rows > SMALL:
         yield

@@ -8,12 +8,12 @@ import warnings
 import numpy as np
 import pytest
 import torch
-
 from environments import cases, check
+
 from kitt import export
 from kitt.errors import InvalidInputError, MissingExtraError
-from kitt.language.fitted_kernel import FittedKernel
-from kitt.language.grammar import parse
+from kitt.kernels.fitted_kernel import FittedKernel
+from kitt.kernels.grammar import parse
 from kitt.table.scaling import Standardiser
 
 HERE = ("gpytorch", "botorch", "sklearn")

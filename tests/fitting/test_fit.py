@@ -13,16 +13,16 @@ from torch import Tensor
 from kitt.errors import FitError, InvalidInputError
 from kitt.fitting.config import Budget, FitConfig
 from kitt.fitting.fit import Fitter, _ordered, fit, fit_all
-from kitt.fitting.fitted import unwarped
+from kitt.fitting.gp import unwarped
 from kitt.fitting.objective import Objective
 from kitt.fitting.optimise import CoarseSolutions, maximise
-from kitt.fitting.table import Table
-from kitt.gp.exact import Likelihood, Posterior, leave_one_out
-from kitt.gp.sparse import SparsePosterior, choose_inducing
-from kitt.language.grammar import WORDS, parse
-from kitt.language.kernels import Kernel
+from kitt.kernels.exact import Likelihood, Posterior, leave_one_out
+from kitt.kernels.grammar import WORDS, parse
+from kitt.kernels.kernel import Kernel
+from kitt.kernels.sparse import SparsePosterior, choose_inducing
 from kitt.table.dataset import Dataset
 from kitt.table.scaling import Warp
+from kitt.table.table import Table
 
 
 def drawn(
@@ -231,7 +231,7 @@ def test_the_leave_one_out_density_of_very_many_rows_is_estimated_from_some(monk
     dataset = Dataset.from_arrays(X, np.sin(X[:, 0]) + 0.2 * rng.normal(size=900))
     model = fit("RBF", dataset, random_state=0, exact_rows=300, subset_rows=200, inducing=40)
     assert model.loo_log_density == pytest.approx(model.loo_log_densities.sum(), rel=1e-12)
-    monkeypatch.setattr("kitt.fitting.fitted._LOO_ROWS", 450)
+    monkeypatch.setattr("kitt.fitting.gp._LOO_ROWS", 450)
     estimate = replace(model).loo_log_density / 900
     error = model.loo_log_densities.std() / math.sqrt(450)
     assert estimate == pytest.approx(model.loo_log_densities.mean(), abs=3 * error)

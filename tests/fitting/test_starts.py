@@ -11,9 +11,9 @@ from kitt.fitting.config import StartsConfig
 from kitt.fitting.fit import Fitter, fit
 from kitt.fitting.spectrum import Spectrum
 from kitt.fitting.starts import FlatPrior, Profile, first, rough_columns
-from kitt.language.grammar import WORDS, Expression, parse
-from kitt.language.kernels import Kernel
-from kitt.language.priors import preset
+from kitt.kernels.grammar import WORDS, Expression, parse
+from kitt.kernels.kernel import Kernel
+from kitt.kernels.priors import preset
 from kitt.table.dataset import Dataset
 
 

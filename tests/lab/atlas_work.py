@@ -2,7 +2,7 @@
 
 from typer.testing import CliRunner
 
-from kitt.lab.bench.cli import app
+from kitt_lab.bench.cli import app
 
 NAMES = ("some.waves", "some.lines", "some.noise")
 

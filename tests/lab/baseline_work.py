@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from kitt.lab.baselines import ahgp
 from kitt.table.dataset import Dataset
+from kitt_lab.baselines import ahgp
 
 
 def network() -> ahgp.HyperparameterNetwork:

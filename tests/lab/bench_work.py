@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kitt.lab.bench.runner import Cell, Plan, run
+from kitt_lab.bench.runner import Cell, Plan, run
 
 
 def square(x: int, seconds: float = 0.0) -> dict[str, Any]:

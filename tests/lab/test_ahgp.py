@@ -1,6 +1,5 @@
 """AHGP: its kernel, its network, its training and its checkpoints."""
 
-import json
 import math
 from itertools import product
 from pathlib import Path
@@ -13,12 +12,12 @@ from torch.testing import assert_close
 from typer.testing import CliRunner
 
 from baseline_work import network, table
-from kitt.cli.main import app
+from kitt.app.cli.main import app
 from kitt.errors import CheckpointError, InvalidInputError
-from kitt.gp.exact import log_marginal_likelihood
-from kitt.lab.baselines import ahgp, method
-from kitt.lab.baselines.exact import covariance_matrix
-from kitt.lab.train import Progress, RunFolder
+from kitt.kernels.exact import log_marginal_likelihood
+from kitt_lab.baselines import ahgp, method
+from kitt_lab.baselines.exact import covariance_matrix
+from kitt_lab.train import Progress, RunFolder
 
 
 def test_ahgp_kernel_formula() -> None:
@@ -109,11 +108,7 @@ def test_ahgp_by_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(InvalidInputError, match="of the preset ahgp"):
         kitt(*train, "--resume", "--preset", "smoke", "--steps", "2")
     checkpoint = tmp_path / "ahgp.safetensors"
-    assert json.loads(kitt("model", "--json", str(checkpoint)))["steps"] == 2
-    monkeypatch.setattr(ahgp, "BUNDLED", checkpoint)
-    assert kitt("model").endswith(kitt("model", "ahgp"))
-    monkeypatch.setattr(ahgp, "BUNDLED", tmp_path / "none")
-    assert "ahgp" not in kitt("model")
+    assert ahgp.read_facts(str(checkpoint))["steps"] == 2
 
 
 def test_a_bundled_ahgp_network_is_whole_and_small() -> None:

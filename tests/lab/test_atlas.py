@@ -14,14 +14,14 @@ from typer.testing import CliRunner
 
 from atlas_work import NAMES, run
 from kitt.errors import InvalidInputError, KittError
-from kitt.lab.baselines import method
-from kitt.lab.baselines.base import FittedMethod
-from kitt.lab.bench import atlas, atlas_data, metrics
-from kitt.lab.bench.cli import app
-from kitt.lab.bench.methods import Spec
-from kitt.lab.bench.runner import measure, read
-from kitt.language.grammar import WORDS
+from kitt.kernels.grammar import WORDS
 from kitt.table.dataset import Dataset
+from kitt_lab.baselines import method
+from kitt_lab.baselines.base import FittedMethod
+from kitt_lab.bench import atlas, atlas_data, metrics
+from kitt_lab.bench.cli import app
+from kitt_lab.bench.methods import Spec
+from kitt_lab.bench.runner import measure, read
 from real_data import ATLAS
 
 # --- tables and rows -------------------------------------------------------------------------------------------------
@@ -142,7 +142,9 @@ def test_captions_do_not_grow(name: str) -> None:
 
 
 def test_the_network_is_not_asked_where_captions_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("kitt.suggest"), "caption", lambda *_, **__: pytest.fail("the network was asked"))
+    monkeypatch.setattr(
+        import_module("kitt.pipeline"), "caption", lambda *_, **__: pytest.fail("the network was asked")
+    )
     X = np.linspace(-1, 1, 320)[:, None]  # enough rows for sums to grow
     fitted = method("kitt-rbf").fit(Dataset.from_arrays(X, np.sin(9 * X[:, 0])), 0)
     assert fitted.details["captions"] == {"RBF": 1.0}

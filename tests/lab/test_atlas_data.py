@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from kitt.errors import InvalidInputError
-from kitt.lab.bench import atlas, atlas_data
-from kitt.lab.bench.cli import app
+from kitt_lab.bench import atlas, atlas_data
+from kitt_lab.bench.cli import app
 from real_data import ATLAS
 
 NAMES = ("some.waves", "some.lines", "some.noise")

@@ -13,14 +13,14 @@ from torch.testing import assert_close
 from baseline_work import network, table
 from kitt.errors import FitError, InvalidInputError, KittError
 from kitt.fitting.config import Budget
-from kitt.gp.exact import log_marginal_likelihood
-from kitt.lab.baselines import METHODS, ahgp, exact, method
-from kitt.lab.baselines.base import FittedMethod
-from kitt.lab.baselines.deep_kernel import DeepRBF
-from kitt.lab.baselines.exact import Covariance, StoppingRule, condition, loss, maximise_likelihood
-from kitt.lab.baselines.neural_kernel_network import NetworkKernel, PositiveLinear, likely_periods, median_scales
-from kitt.lab.baselines.spectral_mixture import SpectralKernel, SpectralMixture
+from kitt.kernels.exact import log_marginal_likelihood
 from kitt.table.dataset import Dataset
+from kitt_lab.baselines import METHODS, ahgp, exact, method
+from kitt_lab.baselines.base import FittedMethod
+from kitt_lab.baselines.deep_kernel import DeepRBF
+from kitt_lab.baselines.exact import Covariance, StoppingRule, condition, loss, maximise_likelihood
+from kitt_lab.baselines.neural_kernel_network import NetworkKernel, PositiveLinear, likely_periods, median_scales
+from kitt_lab.baselines.spectral_mixture import SpectralKernel, SpectralMixture
 
 SHORT = StoppingRule(steps=25)
 QUICK: dict[str, dict[str, Any]] = {

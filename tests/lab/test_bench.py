@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 import kitt.network
 from bench_work import write_table
 from kitt.errors import InvalidInputError
-from kitt.lab.bench.cli import app
-from kitt.lab.bench.datasets import Source
-from kitt.lab.bench.runner import Cell, Line, append
+from kitt_lab.bench.cli import app
+from kitt_lab.bench.datasets import Source
+from kitt_lab.bench.runner import Cell, Line, append
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +39,8 @@ def table(tmp_path: Path) -> Source:
 
 @pytest.mark.parametrize("name", ["rbf-ard", "rbf-linear-noise", "random-word", "kitt-e@default", "kitt"])
 def test_methods(name: str, table: Source, checkpoint: str) -> None:
-    from kitt.lab.bench.methods import Spec, method_cells
-    from kitt.lab.bench.runner import measure
+    from kitt_lab.bench.methods import Spec, method_cells
+    from kitt_lab.bench.runner import measure
 
     spec = Spec.parse(f"{name}:model={checkpoint}" if name.startswith("kitt") else name)
     (cell,) = method_cells("uci", [table], [0], [spec], "paper")
@@ -55,7 +55,7 @@ def test_methods(name: str, table: Source, checkpoint: str) -> None:
 
 
 def test_specs() -> None:
-    from kitt.lab.bench.methods import Spec
+    from kitt_lab.bench.methods import Spec
 
     spec = Spec.parse("tree-search:seconds=900;grammar=columns")
     assert spec.settings == {"seconds": 900, "grammar": "columns"}
@@ -67,7 +67,7 @@ def test_specs() -> None:
 
 
 def test_recovery_of_an_ignorant_network(checkpoint: str) -> None:
-    from kitt.lab.bench import recovery
+    from kitt_lab.bench import recovery
 
     for kind in recovery.KINDS:
         draw = recovery.Draw(kind, "paper", 16, 2, 6)
@@ -83,8 +83,8 @@ def test_recovery_of_an_ignorant_network(checkpoint: str) -> None:
 
 
 def test_calibration_of_an_ignorant_network(checkpoint: str) -> None:
-    from kitt.lab.bench import calibration, figures
-    from kitt.lab.bench.runner import measure
+    from kitt_lab.bench import calibration, figures
+    from kitt_lab.bench.runner import measure
 
     cells = calibration.calibration_cells([checkpoint], 2, "smoke")
     lines = [measure(cell) for cell in cells]
@@ -100,7 +100,7 @@ def test_calibration_of_an_ignorant_network(checkpoint: str) -> None:
 
 def test_a_network_that_was_trained_again_is_another(table: Source, checkpoint: str, tmp_path: Path) -> None:
     """Under the same name: what was measured of the old one is not taken for the new one, nor are they averaged."""
-    from kitt.lab.bench import calibration, latency, recovery
+    from kitt_lab.bench import calibration, latency, recovery
 
     net = tmp_path / "net.safetensors"
     net.write_bytes(Path(checkpoint).read_bytes())
@@ -128,8 +128,8 @@ def test_a_network_that_was_trained_again_is_another(table: Source, checkpoint: 
 
 
 def test_calibration_error_beside_chance() -> None:
-    from kitt.lab.bench.calibration import chance_error
-    from kitt.lab.bench.recovery import calibration, calibration_error
+    from kitt_lab.bench.calibration import chance_error
+    from kitt_lab.bench.recovery import calibration, calibration_error
 
     random = np.random.default_rng(0)
     p = random.beta(2, 3, 4000)
@@ -139,8 +139,8 @@ def test_calibration_error_beside_chance() -> None:
 
 
 def test_exhaustive_search_finds_white_noise(checkpoint: str) -> None:
-    from kitt.lab.bench import recovery
-    from kitt.language.grammar import WORDS
+    from kitt.kernels.grammar import WORDS
+    from kitt_lab.bench import recovery
 
     draw = recovery.Draw("words", "paper", 24, 1, 200)
     index = draw.batch().captions[:, 0].tolist().index(next(w.index for w in WORDS if str(w) == "White"))
@@ -159,8 +159,8 @@ def test_exhaustive_search_finds_white_noise(checkpoint: str) -> None:
 
 def test_fitting_against_others(table: Source) -> None:
     pytest.importorskip("botorch")
-    from kitt.lab.bench import fit
-    from kitt.lab.bench.runner import measure
+    from kitt_lab.bench import fit
+    from kitt_lab.bench.runner import measure
 
     arguments = {"table": table, "number": 0, "expressions": ["RBF"], "starts": 1}
     keys = [{"bench": "fit", "table": "small", "rival": rival} for rival in ("gpytorch", "sklearn")]
@@ -171,7 +171,7 @@ def test_fitting_against_others(table: Source) -> None:
 
 
 def test_latency(table: Source, checkpoint: str) -> None:
-    from kitt.lab.bench import latency
+    from kitt_lab.bench import latency
 
     cells = latency.latency_cells([table], [checkpoint], repeats=1)
     assert [cell.key["table"] for cell in cells] == ["small", "million", "small", "million", "process", "import"]

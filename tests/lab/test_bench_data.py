@@ -8,9 +8,9 @@ import pytest
 
 from bench_work import write_table
 from kitt.errors import InvalidInputError
-from kitt.lab.bench import datasets, metrics
-from kitt.lab.bench.datasets import data_directory, sources, split
 from kitt.table.dataset import Dataset
+from kitt_lab.bench import datasets, metrics
+from kitt_lab.bench.datasets import data_directory, sources, split
 from real_data import SHARED
 
 # --- rows ------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 import bench_work
 from bench_work import squares
 from kitt.errors import InvalidInputError
-from kitt.lab.bench.runner import Cell, Line, Plan, commit_of, read, run
+from kitt_lab.bench.runner import Cell, Line, Plan, commit_of, read, run
 
 
 def done(path: Path) -> dict[int, Line]:

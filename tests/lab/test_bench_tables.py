@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from kitt.errors import InvalidInputError
-from kitt.lab.bench import figures, recovery, regret, scores, tables
-from kitt.lab.bench.runner import Line, read
-from kitt.lab.bench.words import robustness
-from kitt.language.grammar import WORDS
+from kitt.kernels.grammar import WORDS
+from kitt_lab.bench import figures, recovery, regret, scores, tables
+from kitt_lab.bench.runner import Line, read
+from kitt_lab.bench.words import robustness
 
 METHODS = {"rbf-ard": 0.0, "kitt": -0.2, "tree-search": -0.1, "random-word": 0.5}
 METHODS |= {"rbf-constant-noise": 0.0, "rbf-linear-noise": -0.1, "rbf-shifted-noise": -0.3}

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from kitt.errors import InvalidInputError
-from kitt.lab.bench.bo import bo_cells, bo_grids
-from kitt.lab.bench.runner import Plan, run
+from kitt_lab.bench.bo import bo_cells, bo_grids
+from kitt_lab.bench.runner import Plan, run
 
 
 def test_optimisation_of_functions(tmp_path: Path) -> None:

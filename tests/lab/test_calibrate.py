@@ -4,11 +4,11 @@ import numpy as np
 import torch
 from typer.testing import CliRunner
 
-from kitt.cli.main import app
+from kitt.app.cli.main import app
 from kitt.errors import InvalidInputError
-from kitt.lab.calibrate import calibrate_run, curve, temperature
-from kitt.lab.train import recipe, train
 from kitt.network.checkpoint import load, save
+from kitt_lab.calibrate import calibrate_run, curve, temperature
+from kitt_lab.train import recipe, train
 
 
 def test_temperature_undoes_a_known_one():

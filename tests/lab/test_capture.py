@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from atlas_work import run
-from kitt.lab.bench import atlas, capture
-from kitt.lab.bench.runner import Line, read
-from kitt.language.grammar import WORDS, parse
+from kitt.kernels.grammar import WORDS, parse
 from kitt.table.dataset import Dataset
+from kitt_lab.bench import atlas, capture
+from kitt_lab.bench.runner import Line, read
 
 
 def capture_lines(table: str, gains: dict[str, float], captions: list[str], bic: dict[str, float]) -> list[Line]:

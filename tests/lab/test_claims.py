@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from kitt.explain.seasons import is_resolved
-from kitt.lab.bench import claims
+from kitt.explanation.seasons import is_resolved
+from kitt_lab.bench import claims
 
 
 @pytest.mark.parametrize("table", range(12))
@@ -51,8 +51,8 @@ def test_a_table_is_explained() -> None:
 def test_properties_are_judged_in_hindsight(monkeypatch: pytest.MonkeyPatch) -> None:
     from types import SimpleNamespace
 
-    from kitt.lab.bench import calibration
     from kitt.network.properties import Property
+    from kitt_lab.bench import calibration
 
     said = SimpleNamespace(
         properties=[Property("smooth", "", 0.9), Property("repeats", "", 0.9), Property("rough", "", 0.5)]

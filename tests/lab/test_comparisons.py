@@ -10,8 +10,8 @@ from scipy.stats import trim_mean
 
 from atlas_work import run
 from kitt.errors import InvalidInputError
-from kitt.lab.bench import comparisons
-from kitt.lab.bench.runner import Line, mixed_commits
+from kitt_lab.bench import comparisons
+from kitt_lab.bench.runner import Line, mixed_commits
 
 
 def line(table: str, method: str, nlpd: float | None, number: int = 0, commit: str = "aaa", **more: Any) -> Line:

@@ -9,17 +9,17 @@ import torch
 from scipy.optimize import minimize
 from typer.testing import CliRunner
 
-from kitt.cli.main import app
+from kitt.app.cli.main import app
 from kitt.errors import InvalidInputError
-from kitt.gp.exact import normal_log_density
-from kitt.lab.advice import Ridge, cross_validate, learn_head, select
-from kitt.lab.bench.advice import capture, capture_interval, compare, spearman, verify
-from kitt.lab.bench.realism import auc
-from kitt.lab.examples import DesignConfig, Examples, bic_of_words, expression_losses, read_examples, stacking_weights
-from kitt.lab.losses import Record, files, make_losses
-from kitt.lab.tasks import Task
-from kitt.language.grammar import WORDS
+from kitt.kernels.exact import normal_log_density
+from kitt.kernels.grammar import WORDS
 from kitt.network.checkpoint import load
+from kitt_lab.advice import Ridge, cross_validate, learn_head, select
+from kitt_lab.bench.advice import capture, capture_interval, compare, spearman, verify
+from kitt_lab.bench.realism import auc
+from kitt_lab.examples import DesignConfig, Examples, bic_of_words, expression_losses, read_examples, stacking_weights
+from kitt_lab.losses import Record, files, make_losses
+from kitt_lab.tasks import Task
 
 V = len(WORDS)
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from kitt.cli.main import app
+from kitt.app.cli.main import app
 from kitt.errors import InvalidInputError
-from kitt.lab import losses
-from kitt.lab.tasks import TaskConfig, data_of, draw_task
-from kitt.language.grammar import WORDS, parse
+from kitt.kernels.grammar import WORDS, parse
+from kitt_lab import losses
+from kitt_lab.tasks import TaskConfig, data_of, draw_task
 
 
 @pytest.fixture(scope="module")

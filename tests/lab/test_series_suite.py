@@ -8,11 +8,11 @@ from scipy.stats import norm
 
 from atlas_work import run
 from kitt.errors import InvalidInputError
-from kitt.lab.baselines import method
-from kitt.lab.bench import atlas, series
-from kitt.lab.bench.methods import Spec
-from kitt.lab.bench.runner import measure, read
 from kitt.table.dataset import Dataset
+from kitt_lab.baselines import method
+from kitt_lab.bench import atlas, series
+from kitt_lab.bench.methods import Spec
+from kitt_lab.bench.runner import measure, read
 
 
 def test_seasonal_naive() -> None:

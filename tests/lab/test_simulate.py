@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from kitt.errors import InvalidInputError
-from kitt.lab.simulate import DEFAULT_DATA, PAD, PAPER_DATA, SimulatorConfig, simulate, squared_slope, tabular_inputs
-from kitt.language.grammar import WORDS, Expression, Primitive
-from kitt.language.kernels import Kernel
+from kitt.kernels.grammar import WORDS, Expression, Primitive
+from kitt.kernels.kernel import Kernel
+from kitt_lab.simulate import DEFAULT_DATA, PAD, PAPER_DATA, SimulatorConfig, simulate, squared_slope, tabular_inputs
 
 
 def seeded(seed: int = 0) -> torch.Generator:

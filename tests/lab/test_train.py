@@ -13,8 +13,9 @@ from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
 from kitt.errors import InvalidInputError, KittError
-from kitt.lab.simulate import DEFAULT_DATA, PAD, PAPER_DATA, SERIES_DATA, Batch
-from kitt.lab.train import (
+from kitt.network.network import Captioner, PaperConfig, build, teacher_forcing
+from kitt_lab.simulate import DEFAULT_DATA, PAD, PAPER_DATA, SERIES_DATA, Batch
+from kitt_lab.train import (
     PRESETS,
     Optimiser,
     Sizes,
@@ -26,10 +27,9 @@ from kitt.lab.train import (
     recipe,
     score,
 )
-from kitt.lab.train.processes import OneProcess
-from kitt.lab.train.step import Trainer
-from kitt.lab.train.validate import caption_losses, network_captions
-from kitt.network.network import Captioner, PaperConfig, build, teacher_forcing
+from kitt_lab.train.processes import OneProcess
+from kitt_lab.train.step import Trainer
+from kitt_lab.train.validate import caption_losses, network_captions
 from train_work import SMOKE, STEM
 
 
@@ -163,7 +163,7 @@ def test_half_the_digits_change_the_losses_a_little() -> None:
 
 
 def test_an_encoder_that_guesses_is_taught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kitt.lab.train.step._MEASURED", 2)
+    monkeypatch.setattr("kitt_lab.train.step._MEASURED", 2)
     config = replace(SMOKE, network=STEM)
     trainer = Trainer(config, OneProcess())
     trainer.measure()
@@ -176,8 +176,8 @@ def test_an_encoder_that_guesses_is_taught(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_gradient_that_is_not_finite_is_skipped_and_many_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = Trainer(SMOKE, OneProcess())
     before = [p.clone() for p in trainer.model.parameters()]
-    monkeypatch.setattr("kitt.lab.train.step.losses", lambda model, *_: {"word": model.decoder.logits.bias * math.nan})
-    monkeypatch.setattr("kitt.lab.train.step._PATIENCE", 2)
+    monkeypatch.setattr("kitt_lab.train.step.losses", lambda model, *_: {"word": model.decoder.logits.bias * math.nan})
+    monkeypatch.setattr("kitt_lab.train.step._PATIENCE", 2)
     trainer.train_step(0.0)
     with pytest.raises(KittError, match="diverged"):
         trainer.train_step(0.0)
@@ -238,7 +238,7 @@ def test_scores_do_not_depend_on_chunks(monkeypatch: pytest.MonkeyPatch) -> None
     batch, model = draw_validation(SMOKE.validation[1]), build(SMOKE.network)
     whole = score(model, SMOKE.network, batch)
     assert model.training
-    monkeypatch.setattr("kitt.lab.train.validate._CHUNK", 3 * 16 * 16 * 2)
+    monkeypatch.setattr("kitt_lab.train.validate._CHUNK", 3 * 16 * 16 * 2)
     assert_close(score(model, SMOKE.network, batch), whole, rtol=1e-5, atol=1e-6)
 
 

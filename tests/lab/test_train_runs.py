@@ -21,17 +21,17 @@ from torch import Tensor
 from torch.testing import assert_close
 from typer.testing import CliRunner
 
-from kitt.cli.main import app, main
+from kitt.app.cli.main import app, main
 from kitt.errors import CheckpointError, InvalidInputError
-from kitt.lab.train import (
+from kitt.network.checkpoint import load, read_facts
+from kitt_lab.train import (
     Optimiser,
     Progress,
     RunFolder,
     train,
 )
-from kitt.lab.train.processes import OneProcess
-from kitt.lab.train.step import Trainer
-from kitt.network.checkpoint import load, read_facts
+from kitt_lab.train.processes import OneProcess
+from kitt_lab.train.step import Trainer
 from train_work import EVERY_STEP, SMOKE
 
 
@@ -92,7 +92,7 @@ def test_a_longer_budget_extends_a_run(tmp_path: Path) -> None:
 
 def test_hours_are_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = itertools.count()  # a clock that goes on by a second whenever somebody looks at it
-    monkeypatch.setattr("kitt.lab.train.loop.time", SimpleNamespace(monotonic=lambda: float(next(ticks))))
+    monkeypatch.setattr("kitt_lab.train.loop.time", SimpleNamespace(monotonic=lambda: float(next(ticks))))
     facts = read_facts(train(SMOKE, tmp_path, hours=100 / 3600))
     assert 1 <= facts.steps <= 100
     assert 100 <= facts.training_seconds < 120  # it ends with the step during which the budget is spent
@@ -171,7 +171,7 @@ import faulthandler
 import sys
 faulthandler.dump_traceback_later(300, exit=True)  # of a process that hangs, shows where
 from dataclasses import replace
-from kitt.lab.train import recipe, train
+from kitt_lab.train import recipe, train
 smoke = recipe("smoke")
 train(replace(smoke, save_seconds=float(sys.argv[2]), network=replace(smoke.network, dropout=0.0)), sys.argv[1],
       steps=int(sys.argv[3]))

@@ -8,13 +8,13 @@ from kitt.errors import InvalidInputError
 from kitt.fitting.config import Budget
 from kitt.fitting.objective import Objective
 from kitt.fitting.optimise import maximise
-from kitt.lab.baselines import method
-from kitt.lab.baselines.tree_columns import Leaf, Sum, SumOfProducts
-from kitt.lab.baselines.tree_search import Solved, TreeSearch
-from kitt.lab.baselines.tree_words import Words, moves
-from kitt.language.grammar import WORDS, parse
-from kitt.language.kernels import Kernel
+from kitt.kernels.grammar import WORDS, parse
+from kitt.kernels.kernel import Kernel
 from kitt.table.dataset import Dataset
+from kitt_lab.baselines import method
+from kitt_lab.baselines.tree_columns import Leaf, Sum, SumOfProducts
+from kitt_lab.baselines.tree_search import Solved, TreeSearch
+from kitt_lab.baselines.tree_words import Words, moves
 
 QUICK = {"jobs": 1, "depth": 2, "patience": 1, "coarse_rows": 40, "finalists": 2}
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from kitt.errors import InvalidInputError
-from kitt.lab.simulate import PAD, SERIES_DATA, SimulatorConfig, simulate, world_data
-from kitt.lab.world import MIN_ROWS, NUISANCES, read_inputs, real_inputs, visible_periods, with_nuisances
-from kitt.language.grammar import WORDS, Expression
+from kitt.kernels.grammar import WORDS, Expression
+from kitt_lab.simulate import PAD, SERIES_DATA, SimulatorConfig, simulate, world_data
+from kitt_lab.world import MIN_ROWS, NUISANCES, read_inputs, real_inputs, visible_periods, with_nuisances
 
 
 def seeded(seed: int = 0) -> torch.Generator:

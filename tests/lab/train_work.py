@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from kitt.lab.train import recipe
 from kitt.network.network import StemConfig
+from kitt_lab.train import recipe
 
 SMOKE = replace(recipe("smoke"), log_seconds=1e9, eval_seconds=1e9)  # nothing is written because of the clock
 EVERY_STEP = replace(SMOKE, save_seconds=0)

@@ -11,12 +11,12 @@ from jsonschema import Draft202012Validator
 import kitt
 from kitt.errors import CheckpointError, InvalidInputError
 from kitt.fitting.folds import FoldsConfig, with_folds
-from kitt.fitting.table import Table
-from kitt.language.fitted_kernel import schema as kernel_schema
+from kitt.kernels.fitted_kernel import schema as kernel_schema
 from kitt.model.document import Model
 from kitt.model.mixture import Component, Mixture
 from kitt.model.predictive import Tail
 from kitt.model.stored import schema
+from kitt.table.table import Table
 
 QUICK = {"draws": 10, "starts": 1, "max_iterations": 20}
 LEVELS = (0.05, 0.5, 0.95)
@@ -238,7 +238,7 @@ def test_a_sparse_posterior_is_stored_and_not_computed_again(full: Model, monkey
     document = json.loads(full.to_json())
     assert [part["posterior"] is not None for part in document["components"]] == [False, False, True, False]
     assert all(part["posterior"] is None for part in full.to_dict(rows=False)["components"])
-    monkeypatch.setattr("kitt.gp.sparse._add_rows", None)  # without which no rows can be conditioned on
+    monkeypatch.setattr("kitt.kernels.sparse._add_rows", None)  # without which no rows can be conditioned on
     again = Model.from_dict(document)
     assert_same(full, again, growing().iloc[:20], "price")
     ours, theirs = full.mixture.models[2], again.mixture.models[2]

@@ -8,9 +8,9 @@ import pytest
 import kitt
 from kitt.fitting.config import FitConfig
 from kitt.fitting.folds import FoldsConfig, refitted, split
-from kitt.fitting.table import Table
-from kitt.gp.exact import Posterior
+from kitt.kernels.exact import Posterior
 from kitt.model.evidence import EvidenceConfig, gather
+from kitt.table.table import Table
 
 
 def _wave(n: int = 120, noise: float = 0.3, seed: int = 0) -> kitt.Dataset:

@@ -8,12 +8,12 @@ import pytest
 import kitt
 from kitt.errors import InvalidInputError
 from kitt.fitting.fit import fit
-from kitt.fitting.fitted import FittedGP
-from kitt.fitting.table import Table
+from kitt.fitting.gp import FittedGP
 from kitt.model.mixture import Component, Mixture
 from kitt.model.predictive import Tail
 from kitt.model.weights import DEFAULT, stack, stacked, weights
 from kitt.table.dataset import Dataset
+from kitt.table.table import Table
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ import pytest
 
 import kitt
 from kitt.errors import InvalidInputError
-from kitt.fitting.table import Table
 from kitt.model.document import Model
 from kitt.model.mixture import Component, Mixture
 from kitt.model.predictive import Tail
+from kitt.table.table import Table
 
 
 def frame(n: int, seed: int) -> pd.DataFrame:

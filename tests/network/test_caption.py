@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from kitt.errors import CheckpointError, InvalidInputError
-from kitt.lab.simulate import DEFAULT_DATA, simulate
 from kitt.network.advice import AdviceConfig, AdviceHead, to_tensors
 from kitt.network.caption import HEADS, caption
 from kitt.network.checkpoint import Checkpoint, LoadedModel
@@ -17,6 +16,7 @@ from kitt.network.network import PaperConfig, StemConfig, build
 from kitt.network.ranking import RANKINGS, rank, ranked
 from kitt.network.search import SEARCHES, merge_orders
 from kitt.network.subsets import READINGS, subsets
+from kitt_lab.simulate import DEFAULT_DATA, simulate
 
 SMALL = {"decoder_width": 16, "decoder_heads": 2, "decoder_blocks": 2, "width": 16, "heads": 2, "blocks": 1}
 

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from kitt.lab.simulate import DEFAULT_DATA, SimulatorConfig, simulate
 from kitt.network.features import FREQUENCIES, PROBE_FAMILIES, PROBE_SCALES, describe, prepare, probe, spectra_of
 from kitt.network.waves import REGRESSIONS, wave_statistics
+from kitt_lab.simulate import DEFAULT_DATA, SimulatorConfig, simulate
 
 
 def tables(B=3, N=20, D=3, dtype=torch.float64):

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from golden.regenerate import FILE, said, tables
-from kitt.language.grammar import Expression, Word
+from kitt.kernels.grammar import Expression, Word
 from kitt.network.caption import caption
-from kitt.suggest import suggest
+from kitt.pipeline import suggest
 from real_data import SHARED
 
 GOLDEN = json.loads(FILE.read_text())

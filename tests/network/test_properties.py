@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from kitt.language.grammar import WORDS, Expression, parse
+from kitt.kernels.grammar import WORDS, Expression, parse
 from kitt.network.properties import PROPERTIES, alike, has_property, properties
 
 V = len(WORDS)

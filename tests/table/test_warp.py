@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kitt.fitting.table import Table
 from kitt.table.dataset import Dataset
 from kitt.table.scaling import IDENTITY, Standardiser, Warp, WarpConfig
+from kitt.table.table import Table
 
 WARPS = {
     "identity": IDENTITY,

@@ -19,10 +19,9 @@ import numpy as np
 
 from kitt.errors import InvalidInputError, MissingExtraError
 from kitt.export.source import Source
-from kitt.language.fitted_kernel import FittedKernel
-from kitt.model.mixture import Mixture
+from kitt.kernels.fitted_kernel import FittedKernel
 
-__all__ = ["LIBRARIES", "botorch_model", "code", "gp", "live", "single_task_gp"]
+__all__ = ["LIBRARIES", "code", "gp", "live", "warn_of_small_units"]
 
 
 @dataclass(frozen=True)
@@ -165,7 +164,7 @@ def live(fitted: FittedKernel, library: str, standardised: bool = False) -> Any:
     module = _module(library)
     if not standardised:
         fitted = fitted.in_table_units()
-        _warn_of_small_units(fitted, library)
+        warn_of_small_units(fitted, library)
     return eval(_kernel(fitted, Source.of(library)), vars(module))
 
 
@@ -201,26 +200,15 @@ def gp(fitted: FittedKernel, library: str, X: Any, y: Any) -> Any:
     return _module(library).gp(kernel, units.parameters["noise"], np.array(X, float), np.array(y, float), mean)
 
 
-def botorch_model(mixture: Mixture, bounds: Any = None) -> Any:
-    """The whole mixture as a model of BoTorch, as `Model.to_botorch()` returns it."""
-    _warn_of_small_units(mixture.models[mixture.best].fitted_kernel.in_table_units(), "botorch")
-    return _module("botorch", "mixture").MixtureModel(mixture, bounds)
-
-
-def single_task_gp(fitted: FittedKernel, prior: str, X: Any, y: Any, bounds: Any = None) -> Any:
-    """A fitted kernel as a `SingleTaskGP` with KITT's priors, as `Model.to_botorch(single=True)` returns it."""
-    return _module("botorch", "single").single_task_gp(fitted, prior, X, y, bounds)
-
-
-def _module(library: str, file: str | None = None) -> ModuleType:
+def _module(library: str) -> ModuleType:
     facts = _library(library)
     try:
-        return import_module(f"{__name__}.{file or library}")
+        return import_module(f"{__name__}.{library}")
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or library, facts.extra, f"a kernel for {facts.title}") from error
 
 
-def _warn_of_small_units(units: FittedKernel, library: str) -> None:
+def warn_of_small_units(units: FittedKernel, library: str) -> None:
     """Warn where GPyTorch's lower bound of predictive variances, 1e-10 in any units, would matter."""
     if library in ("gpytorch", "botorch") and float(np.asarray(units.parameters["noise"])) < _LEAST_VARIANCE:
         warnings.warn(

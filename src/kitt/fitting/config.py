@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from kitt.errors import InvalidInputError
-from kitt.language.priors import preset
+from kitt.kernels.priors import preset
 
 
 @dataclass(frozen=True)

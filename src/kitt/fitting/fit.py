@@ -19,17 +19,17 @@ from torch import Tensor
 
 from kitt.errors import KittError
 from kitt.fitting.config import Budget, FitConfig
-from kitt.fitting.fitted import FittedGP
+from kitt.fitting.gp import FittedGP
 from kitt.fitting.noise import fit_noise
 from kitt.fitting.objective import Objective
 from kitt.fitting.optimise import CoarseSolutions, Solution
-from kitt.fitting.table import Table
-from kitt.gp.sparse import choose_inducing
-from kitt.language.fitted_kernel import FittedKernel
-from kitt.language.grammar import Expression, parse
-from kitt.language.kernels import Kernel
-from kitt.language.priors import NOISE_FLOOR, Parameter
+from kitt.kernels.fitted_kernel import FittedKernel
+from kitt.kernels.grammar import Expression, parse
+from kitt.kernels.kernel import Kernel
+from kitt.kernels.priors import NOISE_FLOOR, Parameter
+from kitt.kernels.sparse import choose_inducing
 from kitt.table.dataset import Dataset, as_dataset
+from kitt.table.table import Table
 
 RandomState = int | torch.Generator | None
 _SPREAD_ROWS = 500  # on which the variance of each word is measured

@@ -16,11 +16,11 @@ from torch import Tensor
 from kitt.errors import FitError
 from kitt.fitting.config import FitConfig
 from kitt.fitting.fit import UNFIT, Fitter, start_of
-from kitt.fitting.fitted import FittedGP, on_all_rows
-from kitt.fitting.table import Table
-from kitt.gp.exact import LeaveOneOut
-from kitt.language.grammar import Primitive
+from kitt.fitting.gp import FittedGP, on_all_rows
+from kitt.kernels.exact import LeaveOneOut
+from kitt.kernels.grammar import Primitive
 from kitt.table.scaling import FloatArray
+from kitt.table.table import Table
 
 Rows = NDArray[np.intp]
 Predict = Callable[[Table, Tensor], tuple[FloatArray, FloatArray]]  # mean and variance at points, after fitting a table

@@ -10,11 +10,11 @@ from torch import Tensor
 from kitt.errors import FitError
 from kitt.fitting.config import Budget, FitConfig
 from kitt.fitting.starts import FlatPrior
-from kitt.fitting.table import Table
-from kitt.gp.exact import Likelihood, cholesky, fisher_information
-from kitt.language.grammar import Expression
-from kitt.language.kernels import Kernel
-from kitt.language.priors import Parameter, preset
+from kitt.kernels.exact import Likelihood, cholesky, fisher_information
+from kitt.kernels.grammar import Expression
+from kitt.kernels.kernel import Kernel
+from kitt.kernels.priors import Parameter, preset
+from kitt.table.table import Table
 
 _BATCH = 64  # about the largest number of likelihoods that are computed in one batch, and
 _ENTRIES = 2**18  # of the entries of their covariances: 2 MB, which allocators keep and caches hold

@@ -23,10 +23,10 @@ from kitt.fitting.ascent import ascend
 from kitt.fitting.config import Budget, DeadlineError, FitConfig
 from kitt.fitting.objective import Objective
 from kitt.fitting.starts import Profile, extended, first, rough_columns, roughened, shortened
-from kitt.fitting.table import Table
-from kitt.gp.exact import LeaveOneOut, Posterior, leave_one_out
-from kitt.language.grammar import Expression, Word, parse
-from kitt.language.kernels import Kernel
+from kitt.kernels.exact import LeaveOneOut, Posterior, leave_one_out
+from kitt.kernels.grammar import Expression, Word, parse
+from kitt.kernels.kernel import Kernel
+from kitt.table.table import Table
 from kitt.threads import threads_for
 
 _LINE_SEARCH_FAILED = 2  # scipy's status, after which the optimiser is restarted from the best point

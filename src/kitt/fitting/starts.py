@@ -17,9 +17,9 @@ from torch import Tensor
 
 from kitt.fitting.config import StartsConfig
 from kitt.fitting.spectrum import DEFAULT, Spectrum, regression
-from kitt.language.grammar import Expression, Primitive, Word
-from kitt.language.kernels import Kernel, Slot
-from kitt.language.priors import NOISE_FLOOR, Cauchy, Context, Distribution, Parameter, Preset
+from kitt.kernels.grammar import Expression, Primitive, Word
+from kitt.kernels.kernel import Kernel, Slot
+from kitt.kernels.priors import NOISE_FLOOR, Cauchy, Context, Distribution, Parameter, Preset
 
 Factor = dict[Parameter, Tensor]  # constrained values (D,) of one factor of a word
 

@@ -21,14 +21,13 @@ from numpy.typing import ArrayLike
 
 from kitt.errors import CheckpointError, InvalidInputError, KittError
 from kitt.files import load_document, write_text
+from kitt.fitting.candidates import prior_of
 from kitt.fitting.noise import NoiseModel
-from kitt.fitting.table import Table
+from kitt.fitting.options import Progress
 from kitt.formatting import counted
-from kitt.language.fitted_kernel import FittedKernel
-from kitt.model.candidates import prior_of
+from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.model.evidence import Evidence, EvidenceConfig, gather
 from kitt.model.mixture import Component, Mixture, heaviest, shares_of
-from kitt.model.options import Progress
 from kitt.model.parts import Exportable
 from kitt.model.predictive import Predictive, Tail
 from kitt.model.stored import (
@@ -51,6 +50,7 @@ from kitt.table.encoding import Encoding
 from kitt.table.ranges import far_rows_note
 from kitt.table.reading import Notes
 from kitt.table.scaling import FloatArray, Warp
+from kitt.table.table import Table
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,21 +24,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kitt.fitting.candidates import PLAIN as PLAIN_KERNELS
+from kitt.fitting.candidates import prior_of
 from kitt.fitting.fit import Fitter
-from kitt.fitting.fitted import FittedGP, without_rows
 from kitt.fitting.folds import FoldsConfig, conditioned, is_wave, refitted, split
-from kitt.fitting.table import Table
+from kitt.fitting.gp import FittedGP, without_rows
+from kitt.fitting.options import Progress
 from kitt.formatting import counted
-from kitt.gp.exact import normal_log_density
-from kitt.model.candidates import PLAIN as PLAIN_KERNELS
-from kitt.model.candidates import prior_of
+from kitt.kernels.exact import normal_log_density
 from kitt.model.mixture import Mixture
-from kitt.model.options import Progress
 from kitt.model.predictive import Tail
 from kitt.model.weights import DEFAULT as WEIGHTS
 from kitt.model.weights import stack
 from kitt.table.means import mean_and_error
 from kitt.table.scaling import FloatArray
+from kitt.table.table import Table
 
 PLAIN = PLAIN_KERNELS[0]  # the kernel that the gain is relative to
 _LEAST_VARIANCE = 1e-6  # for a target that is constant outside one fold

@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from kitt.errors import InvalidInputError
-from kitt.fitting.fitted import FittedGP
-from kitt.language.fitted_kernel import FittedKernel
+from kitt.fitting.gp import FittedGP
+from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.model.predictive import NO_TAIL, Predictive, Tail
 from kitt.table.dataset import values_of
 from kitt.table.scaling import FloatArray, Standardiser, Warp

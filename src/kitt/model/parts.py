@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
-from kitt.errors import InvalidInputError, PartialExportWarning
-from kitt.language.fitted_kernel import FittedKernel
+from kitt import export
+from kitt.errors import InvalidInputError, MissingExtraError, PartialExportWarning
+from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.model.mixture import Component, heaviest
 from kitt.model.predictive import Tail
 from kitt.table.dataset import Dataset
@@ -36,25 +39,21 @@ class Exportable:
         `PartialExportWarning` states its share of the weight. `to_gp` includes its mean and noise, and `to_botorch`
         returns the whole model.
         """
-        import kitt
-
         k = self._position(component, standardised)
         if component is None and (share := partial_share(self, k)):
             warnings.warn(share, PartialExportWarning, stacklevel=2)
-        return kitt.export.live(self.kernels[k], library, standardised)
+        return export.live(self.kernels[k], library, standardised)
 
     def to_gp(self, library: str, component: int | None = None) -> Any:
         """The same kernel with its mean and noise, conditioned on the rows: a GP of another library, in table units.
 
         It predicts tables as `encoding.encode` encodes them.
         """
-        import kitt
-
         k = self._position(component, False)
         if component is None and (share := partial_share(self, k)):
             warnings.warn(share, PartialExportWarning, stacklevel=2)
         rows = self._kept_rows()
-        return kitt.export.gp(self.kernels[k], library, rows.X, rows.y)
+        return export.gp(self.kernels[k], library, rows.X, rows.y)
 
     def partial_share(self, standardised: bool = False) -> str:
         """What the kernel that is exported without a `component` lacks of the model; empty if it is the whole model."""
@@ -62,16 +61,14 @@ class Exportable:
 
     def code(self, library: str, component: int | None = None, standardised: bool = False) -> str:
         """Source code that builds the kernel in another library without this one; comments say what it is a part of."""
-        import kitt
-
         k = self._position(component, True)
         if not self.warps[k].is_identity and not standardised:
             self._position(component, component is None)
             standardised = True  # every kernel is of a transformed target, which has no form in table units
-        return kitt.export.code(self.kernels[k], library, standardised, export_notes(self, k))
+        return export.code(self.kernels[k], library, standardised, export_notes(self, k))
 
     def to_botorch(self, single: bool = False, component: int | None = None, bounds: Any = None) -> Any:
-        """The whole model for BoTorch, which its acquisition functions can use: see `export.mixture.MixtureModel`.
+        """The whole model for BoTorch, which its acquisition functions can use: see `model.botorch.mixture.MixtureModel`.
 
         Parameters
         ----------
@@ -86,17 +83,17 @@ class Exportable:
         -------
         botorch.models.model.Model
         """
-        import kitt
-
         rows = self._kept_rows()
         if single:
             k = self._position(component, False)
-            return kitt.export.single_task_gp(self.kernels[k], self.mixture.models[k].prior, rows.X, rows.y, bounds)
+            prior = self.mixture.models[k].prior
+            return _botorch("single").single_task_gp(self.kernels[k], prior, rows.X, rows.y, bounds)
         if component is not None:
             raise InvalidInputError(
                 "expected a component only together with single=True: the whole model has all of them"
             )
-        return kitt.export.botorch_model(self.mixture, bounds)
+        export.warn_of_small_units(self.mixture.models[self.mixture.best].fitted_kernel.in_table_units(), "botorch")
+        return _botorch("mixture").MixtureModel(self.mixture, bounds)
 
     def _position(self, component: int | None, transformed: bool) -> int:
         """The position of the kernel to export. One of a transformed target is allowed only if `transformed`."""
@@ -111,6 +108,14 @@ class Exportable:
                 f"has no form in the units of the table: {plain}standardised=True, or the whole model, to_botorch()"
             )
         return k
+
+
+def _botorch(file: str) -> ModuleType:
+    """A module of `model.botorch`, which needs BoTorch."""
+    try:
+        return import_module(f"kitt.model.botorch.{file}")
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "botorch", "export", "a model for BoTorch") from error
 
 
 def partial_share(model: Exportable, k: int) -> str:

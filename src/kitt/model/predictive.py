@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammaln, logsumexp, ndtr, ndtri, stdtr, stdtrit
 
-from kitt.fitting.fitted import unwarped
-from kitt.gp.exact import LOG_2PI
+from kitt.fitting.gp import unwarped
+from kitt.kernels.exact import LOG_2PI
 from kitt.table.scaling import FloatArray, Warp
 
 _BISECTIONS = 50

@@ -17,14 +17,14 @@ from torch import Tensor
 
 from kitt.errors import InvalidInputError
 from kitt.files import check_format, check_schema, read_schema
+from kitt.fitting.candidates import prior_of
 from kitt.fitting.config import FitConfig
-from kitt.fitting.fitted import FittedGP
+from kitt.fitting.gp import FittedGP
 from kitt.fitting.noise import NoiseModel
-from kitt.gp.exact import LeaveOneOut
-from kitt.gp.sparse import SparsePosterior, choose_inducing
-from kitt.language import fitted_kernel
-from kitt.language.fitted_kernel import FittedKernel
-from kitt.model.candidates import prior_of
+from kitt.kernels import fitted_kernel
+from kitt.kernels.exact import LeaveOneOut
+from kitt.kernels.fitted_kernel import FittedKernel
+from kitt.kernels.sparse import SparsePosterior, choose_inducing
 from kitt.model.mixture import Component
 from kitt.model.predictive import Tail
 from kitt.table.dataset import Dataset

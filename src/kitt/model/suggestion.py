@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from kitt.errors import InvalidInputError
 from kitt.fitting.fit import Failure
-from kitt.fitting.fitted import FittedGP
+from kitt.fitting.gp import FittedGP
+from kitt.fitting.options import Options
 from kitt.formatting import counted
-from kitt.language.grammar import Expression
+from kitt.kernels.grammar import Expression
 from kitt.model.document import Model
 from kitt.model.mixture import Mixture
-from kitt.model.options import Options
 from kitt.model.weights import DEFAULT as PRICES
 from kitt.network.caption import Captions
 from kitt.network.properties import Property

@@ -1,7 +1,9 @@
-"""Conditioning a fitted model on new rows without fitting it again, and criteria for when to fit it again."""
+"""Conditioning a fitted model on other rows without fitting it again, and criteria for when to fit it again."""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -12,8 +14,11 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaincc, ndtri
 
 from kitt.errors import InvalidInputError
-from kitt.fitting.fitted import FittedGP
-from kitt.gp.exact import Posterior
+from kitt.fitting import gp
+from kitt.fitting.fits import places_to_fit
+from kitt.fitting.gp import FittedGP
+from kitt.fitting.options import Options
+from kitt.kernels.exact import Posterior
 from kitt.model.mixture import Mixture
 from kitt.model.predictive import Predictive
 from kitt.table.dataset import Dataset, values_of
@@ -21,6 +26,7 @@ from kitt.table.encoding import Encoding, read_numbers
 from kitt.table.frames import as_frame
 from kitt.table.reading import Notes, column_names
 from kitt.table.scaling import FloatArray
+from kitt.table.table import Table
 
 _NOTE = "the parameters were fitted to the first {} rows; {} were added since"
 
@@ -142,3 +148,17 @@ def p_value(predicted: Predictive, u: FloatArray) -> float:
     """The p-value of rows under their predictive distributions: the probability of rows at least as far out."""
     level = np.clip(predicted.cdf(u[:, None])[:, 0], 1e-12, 1 - 1e-12)
     return float(gammaincc(0.5 * len(u), 0.5 * np.square(ndtri(level)).sum()))  # chi-square with a degree for each row
+
+
+def on_all_rows(mixture: Mixture, table: Table, options: Options, end: float = math.inf) -> Mixture:
+    """The same mixture with all models of nonzero weight conditioned on all rows, or on as many as time allows."""
+    if mixture.models[0].rows == len(table.y):
+        return mixture
+    config = options.fit_config
+    models, left = list(mixture.models), int((mixture.weights > 0).sum())
+    places = places_to_fit(len(table.y), options)
+    for k in np.argsort(-mixture.weights)[:left].tolist():
+        seconds = max(0.0, end - time.monotonic()) / left
+        models[k] = gp.on_all_rows(models[k], table, config.inducing, options.random_state, seconds, places)
+        left -= 1
+    return replace(mixture, models=tuple(models))

@@ -5,21 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import softmax
 
 from kitt.errors import InvalidInputError
-from kitt.fitting.fitted import FittedGP
-from kitt.gp.exact import normal_log_density
+from kitt.fitting.gp import FittedGP
+from kitt.fitting.options import Weighting
+from kitt.kernels.exact import normal_log_density
 from kitt.model.mixture import Component, Mixture
 from kitt.model.predictive import Tail
 from kitt.network.caption import Captions
 from kitt.table.scaling import FloatArray
-
-Weighting = Literal["network", "bic", "lml", "stacking", "uniform"]
 
 
 @dataclass(frozen=True)

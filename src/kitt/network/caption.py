@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from kitt.errors import InvalidInputError
-from kitt.language.grammar import WORDS, Expression
+from kitt.kernels.grammar import WORDS, Expression
 from kitt.network.advice import advice_features
 from kitt.network.checkpoint import LoadedModel, load
 from kitt.network.network import StemEncoder

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from kitt.errors import CheckpointError, InvalidInputError
 from kitt.files import check_format, replacing
-from kitt.language.grammar import WORDS
+from kitt.kernels.grammar import WORDS
 from kitt.network import advice, network
 from kitt.network.advice import AdviceHead
 from kitt.network.network import CONFIGS, Captioner, CaptionerConfig

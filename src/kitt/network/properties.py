@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kitt.language.grammar import WORDS, Expression, Primitive, Word
+from kitt.kernels.grammar import WORDS, Expression, Primitive, Word
 
 Step = Callable[[Sequence[tuple[int, ...]]], Tensor]  # prompts -> log-probabilities (P, V + 1) of the next word or STOP
 Curve = tuple[list[float], list[float]]  # sums of probabilities, increasing, and how often such a sum is right

@@ -22,7 +22,7 @@ RANKINGS = ("expected-loss", "probability")
 class RankingConfig:
     """The numbers of the ranking; chosen by cross-validation over the tables of tasks of `kitt bench losses`.
 
-    `close_noise` is as large as tables of noise require (`benchmarks/noise.py`, docs/training.md).
+    `close_noise` is as large as tables of noise require (`kitt_lab/bench/noise.py`, docs/training.md).
     """
 
     own_loss_weight: float = 0.2  # weight of a further caption's own expected loss, beside its gain over those chosen

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import torch
 
+from kitt.errors import InvalidInputError
 from kitt.table.encoding import Column, Encoding
 from kitt.table.reading import Notes
 from kitt.table.scaling import FloatArray
@@ -56,3 +58,16 @@ def _range(column: Column, low: float, high: float, config: RangeConfig) -> str:
     width = high - low
     unit: Literal["D", "m", "s"] = "D" if width >= config.days else "m" if 1440 * width >= config.minutes else "s"
     return " to ".join(np.datetime_as_string(time, unit).replace("T", " ") for time in times)
+
+
+def checked_box(bounds: Any, dims: int) -> FloatArray:
+    """Bounds of shape (2, D) as finite numbers, the lower below the upper."""
+    try:
+        box = np.asarray(torch.as_tensor(bounds).detach().cpu(), dtype=np.float64)
+    except (TypeError, ValueError, RuntimeError):
+        raise InvalidInputError(f"expected bounds of shape (2, {dims}), got {bounds!r}") from None
+    if box.shape != (2, dims) or not np.isfinite(box).all() or not (box[0] < box[1]).all():
+        raise InvalidInputError(
+            f"expected finite bounds of shape (2, {dims}), the lower below the upper; got {box.tolist()}"
+        )
+    return box

@@ -14,11 +14,11 @@ import numpy as np
 import torch
 
 from kitt import export
-from kitt.gp.exact import Posterior
-from kitt.language.fitted_kernel import FittedKernel
-from kitt.language.grammar import WORDS, parse
-from kitt.language.kernels import Kernel
-from kitt.language.priors import DEFAULT, Context
+from kitt.kernels.exact import Posterior
+from kitt.kernels.fitted_kernel import FittedKernel
+from kitt.kernels.grammar import WORDS, parse
+from kitt.kernels.kernel import Kernel
+from kitt.kernels.priors import DEFAULT, Context
 from kitt.table.scaling import Standardiser
 
 N, M = 30, 12

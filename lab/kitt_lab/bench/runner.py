@@ -1,0 +1,261 @@
+"""Runs cells and writes one JSON line for each: resumable and in parallel; a crash is recorded as a result.
+
+A `Cell` is its key, what to call, and with which arguments. Cells whose key is in the file already are skipped. Only this
+process writes: a line is appended whole, under a lock, and flushed to disk; one that a crash cut short is run again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import time
+import tomllib
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+from platform import machine, python_version
+from typing import Any
+
+from kitt.errors import InvalidInputError, MissingExtraError
+
+Line = dict[str, Any]  # key, status, result or error, seconds of clock and processor, versions, time
+Report = Callable[[int, int, Line], None]  # cells done, cells in all, the last line
+PACKAGE = "kitt-gp"
+PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "gpytorch", "botorch")  # those that are installed are recorded
+MIXED = "The lines read for this table come from"  # how the warning above a table of several commits begins
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measurement: `work(**arguments)` gives its numbers; `key` (JSON) identifies it."""
+
+    key: Mapping[str, Any]
+    work: Callable[..., Mapping[str, Any]]
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> str:
+        return identity(self.key)
+
+
+def identity(key: Mapping[str, Any]) -> str:
+    return json.dumps(key, sort_keys=True, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy or torch as JSON has it; anything else is an error of the benchmark."""
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"a line holds a {type(value).__name__}, which JSON cannot: {value!r}")
+
+
+@lru_cache
+def versions() -> dict[str, str]:
+    """Of KITT and what its numbers depend on. On another processor, fits may end in another optimum."""
+    return {
+        **{"kitt" if name == PACKAGE else name: _version(name) for name in (PACKAGE, *PACKAGES) if _version(name)},
+        "python": python_version(),
+        "machine": machine(),
+        "processor": _processor(),
+        "cores": str(os.cpu_count()),
+        "commit": commit_of(Path(__file__).parent),
+    }
+
+
+def commit_of(folder: Path) -> str:
+    """The commit of a checkout of this package, with "-dirty" if files differ from it; empty for any other folder.
+
+    An installed package may lie in the checkout of something else, whose commit says nothing about it.
+    """
+    project = Path(_git(folder, "rev-parse", "--show-toplevel") or folder) / "pyproject.toml"
+    if not project.is_file():
+        return ""
+    name = tomllib.loads(project.read_text(encoding="utf-8")).get("project", {}).get("name")
+    return _git(folder, "describe", "--always", "--dirty", "--exclude", "*") if name == PACKAGE else ""
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """What git prints; nothing if it fails or is not there."""
+    try:
+        command = ["git", "-C", str(folder), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _processor() -> str:
+    """The name of its model, as Linux knows it."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+
+
+def mixed_commits(lines: Iterable[Line]) -> str:
+    """A sentence for a table made from lines of several commits; empty for one commit."""
+    counts = Counter(line.get("versions", {}).get("commit") or "an unknown commit" for line in lines)
+    listed = ", ".join(f"{commit} ({count} lines)" for commit, count in counts.most_common())
+    return f"{MIXED} {len(counts)} commits: {listed}." if len(counts) > 1 else ""
+
+
+# --- the file --------------------------------------------------------------------------------------------------------
+
+
+def read(path: Path | str) -> list[Line]:
+    """The lines of a file, the last one of every key, without truncated lines; empty if there is no file."""
+    found: dict[str, Line] = {}
+    if Path(path).exists():
+        for text in Path(path).read_text(encoding="utf-8").splitlines():
+            try:
+                line = json.loads(text)
+                found[identity(line["key"])] = line
+            except (ValueError, KeyError, TypeError):
+                continue
+    return list(found.values())
+
+
+def append(path: Path | str, line: Line) -> None:
+    """Append one line atomically, also when other processes append at the same time."""
+    text = json.dumps(line, allow_nan=False, default=_plain) + "\n"
+    with open(path, "a+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
+            file.write(b"\n")  # end the line that a crash cut short
+        file.write(text.encode())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+# --- running ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where to run cells: in this process (`jobs` 0), in that many others, or all over a dask cluster."""
+
+    jobs: int = 1
+    scheduler: str | None = None  # address of the cluster's scheduler, such as tcp://10.0.0.1:8786
+    retry: bool = False  # run failed cells again
+
+    def __post_init__(self) -> None:
+        if self.jobs < 0:
+            raise InvalidInputError(f"expected a number of jobs of at least 0, got {self.jobs}")
+
+
+def run(cells: Iterable[Cell], path: Path | str, plan: Plan | None = None, report: Report | None = None) -> list[Line]:
+    """Run the cells that the file lacks, append their lines, and return the lines of all cells."""
+    plan, wanted = plan or Plan(), {cell.identity: cell for cell in cells}
+    if Path(path).is_dir():
+        raise InvalidInputError(f"expected a file of JSON lines, got the folder '{path}'")
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    lines = {identity(line["key"]): line for line in read(path)}
+    done = {key for key in wanted if key in lines and not (plan.retry and lines[key]["status"] != "ok")}
+    todo = [cell for key, cell in wanted.items() if key not in done]
+    for count, line in enumerate(measured(todo, plan), len(done) + 1):
+        append(path, line)
+        lines[identity(line["key"])] = line
+        if report:
+            report(count, len(wanted), line)
+    return [lines[key] for key in wanted]
+
+
+def measured(cells: Sequence[Cell], plan: Plan) -> Iterator[Line]:
+    """Lines of the cells, as they come."""
+    if plan.jobs == 0:
+        yield from map(measure, cells)
+        return
+    with _backend(plan) as jobs:
+        todo = dict(enumerate(cells))
+        while todo:
+            try:
+                for i, line in _parallel(list(todo.items()), jobs):
+                    del todo[i]
+                    yield line
+            except _lost():
+                for i in list(todo)[:jobs]:  # find out which of the running cells killed its process
+                    yield _alone(todo.pop(i))
+
+
+def measure(cell: Cell) -> Line:
+    """Run one cell; an exception is its result."""
+    line: Line = {"key": dict(cell.key)}
+    started, cpu = time.perf_counter(), time.process_time()
+    try:
+        line |= {"status": "ok", "result": dict(cell.work(**cell.arguments))}
+        json.dumps(line, allow_nan=False, default=_plain)
+    except Exception as error:
+        last = traceback.format_exception(error)[-4:]
+        line.pop("result", None)
+        line |= {"status": "failed", "error": f"{type(error).__name__}: {error}", "traceback": "".join(last)}
+    return _finished({**line, "cpu_seconds": time.process_time() - cpu}, started)
+
+
+def _finished(line: Line, started: float) -> Line:
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return {**line, "seconds": time.perf_counter() - started, "versions": versions(), "time": now}
+
+
+def _numbered(i: int, cell: Cell) -> tuple[int, Line]:
+    return i, measure(cell)
+
+
+def _parallel(cells: Sequence[tuple[int, Cell]], jobs: int) -> Iterator[tuple[int, Line]]:
+    """Run cells in at least two processes, so that none runs in this one; `jobs` cells run at the same time."""
+    from joblib import Parallel, delayed
+
+    pool = Parallel(max(jobs, 2), pre_dispatch=jobs, batch_size=1, return_as="generator_unordered")
+    yield from pool(delayed(_numbered)(i, cell) for i, cell in cells)
+
+
+def _alone(cell: Cell) -> Line:
+    started = time.perf_counter()
+    try:
+        ((_, line),) = _parallel([(0, cell)], 1)
+        return line
+    except _lost() as error:
+        reason = f"the process running it was killed, twice: {type(error).__name__}"
+        return _finished({"key": dict(cell.key), "status": "crashed", "error": reason}, started)
+
+
+def _lost() -> tuple[type[Exception], ...]:
+    """The exceptions that joblib raises when a worker process has died."""
+    try:
+        from distributed.scheduler import KilledWorker
+    except ImportError:
+        return (BrokenProcessPool,)
+    return BrokenProcessPool, KilledWorker
+
+
+@contextmanager
+def _backend(plan: Plan) -> Iterator[int]:
+    """Where joblib runs the cells, and how many are under way at a time: on a cluster, enough for all its threads."""
+    if plan.scheduler is None:
+        yield plan.jobs
+        return
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise MissingExtraError("distributed", None, "running on a cluster") from error
+    from joblib import parallel_config
+
+    try:
+        connected = Client(plan.scheduler)
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"no dask scheduler answers at '{plan.scheduler}': {error}") from error
+    with connected as client, parallel_config("dask", client=client):
+        yield max(plan.jobs, 2 * sum(client.ncores().values()))

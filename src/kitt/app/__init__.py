@@ -1,0 +1,1 @@
+"""What users see: the estimator, the command line, the report and the page."""

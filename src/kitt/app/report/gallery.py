@@ -1,0 +1,195 @@
+"""Figures of the fit of a suggestion: where it is evaluated, and which columns are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kitt.app.report import figures
+from kitt.app.report.canvas import Svg
+from kitt.app.report.figures import Column, Curve
+from kitt.formatting import percent
+from kitt.model.evidence import Evidence
+from kitt.model.suggestion import Suggestion
+from kitt.table import encoding
+from kitt.table.scaling import FloatArray
+
+if TYPE_CHECKING:
+    from kitt import Explanation
+
+MOST_COLUMNS = 6
+MOST_SCATTERS = 3
+MOST_ROWS_OF_HEAT_MAP = 12
+_FIRST_DAY, _LAST_DAY = -719162, 2932896  # of the years 1 and 9999, counted from 1970
+_FEW = 6  # values of a column up to which its effect is shown as points
+
+
+@dataclass(frozen=True, eq=False)
+class Gallery:
+    """The pictures of one fit."""
+
+    suggestion: Suggestion
+    explanation: Explanation
+    left_out: Evidence
+
+    @property
+    def target(self) -> str:
+        return self.suggestion.dataset.target
+
+    @cached_property
+    def active(self) -> list[encoding.Column]:
+        """The columns of the table that matter most, the strongest first."""
+        known = {column.name: column for column in self.suggestion.dataset.encoding.columns}
+        strong = [effect.column for effect in self.explanation.columns if effect.sensitivity >= 0.01]
+        names = strong or [effect.column for effect in self.explanation.columns]
+        return [known[name] for name in names[:MOST_COLUMNS]]
+
+    def _places(self, column: encoding.Column) -> list[int]:
+        return [self.suggestion.dataset.names.index(output) for output in column.outputs]
+
+    @property
+    def is_line(self) -> bool:
+        """One column of numbers: everything can be drawn along it."""
+        return self.suggestion.dataset.d == 1
+
+    def line(self) -> tuple[Svg, Svg]:
+        """Fit and words of a table with one column."""
+        table, mixture = self.suggestion.dataset, self.suggestion.mixture
+        axis, x = _only(self.suggestion), table.X[:, 0]
+        grid = _grid(x, self._shortest())
+        best = mixture.models[self.explanation.position]
+        left = table.y - best.predict(table.X)[0]
+        shares = {part.word: part.share for part in self.explanation.parts}
+        parts = []
+        for i, word in enumerate(best.expression):
+            if not word.is_noise:
+                mean, variance = best.component(i, grid[:, None])
+                centre = best.component(i, table.X)[0].mean()  # the level of a word alone says nothing
+                parts.append(_banded(grid, mean - centre, variance, f"{word}: {percent(shares[word])} of the variance"))
+        return curve(self.suggestion, shortest=self._shortest()), figures.words(axis, self.target, parts, (x, left))
+
+    def _shortest(self) -> float | None:
+        """The shortest period that the picture should resolve."""
+        periods = [p for part in self.explanation.parts for e in part.effects for p in e.periods]
+        return min(periods, default=None)
+
+    def diagnostics(self) -> tuple[Svg, Svg, Svg]:
+        out = self.left_out
+        return (
+            figures.predicted_observed(self.target, out.observed, out.mean),
+            figures.residuals(self.target, out.mean, out.residuals),
+            figures.calibration(out.pit),
+        )
+
+    def scatters(self) -> list[Svg]:
+        """The target against each of the columns that matter most."""
+        table = self.suggestion.dataset
+        drawn = []
+        for column in self.active[:MOST_SCATTERS]:
+            if column.kind != "levels":
+                x = table.X[:, self._places(column)[0]]
+                drawn.append(figures.scatter(_axis(column, x), self.target, x, table.y))
+        return drawn
+
+    def effects(self) -> list[Svg]:
+        """One column at a time, averaged over the rows (partial dependence); of levels, at a typical row."""
+        known = {effect.column: effect.curve for effect in self.explanation.columns}
+        typical = self._typical()
+        drawn = [(column, *self._effect(column, typical, known.get(column.name))) for column in self.active]
+        ends = np.array([(curve.low.min(), curve.high.max()) for _, curve, _ in drawn])
+        margin = 0.05 * (ends[:, 1].max() - ends[:, 0].min()) or 1.0
+        limits = (float(ends[:, 0].min() - margin), float(ends[:, 1].max() + margin))
+        return [self._effect_picture(*item, limits) for item in drawn]
+
+    def _typical(self) -> FloatArray:
+        """Medians, and of each column of levels the most frequent one."""
+        X = self.suggestion.dataset.X
+        typical = np.median(X, axis=0)
+        for column in self.suggestion.dataset.encoding.columns:
+            if column.kind == "levels":
+                patterns, counts = np.unique(X[:, self._places(column)], axis=0, return_counts=True)
+                typical[self._places(column)] = patterns[counts.argmax()]
+        return typical
+
+    def _effect(self, column: encoding.Column, typical: FloatArray, known: Any) -> tuple[Curve, list[str]]:
+        """The function along a column, and the names of its points if these are few."""
+        if known is not None:
+            names = [f"{value:g}" for value in known.x] if column.kind == "number" and len(known.x) <= _FEW else []
+            x = np.arange(len(known.x), dtype=np.float64) if names else known.x
+            return _banded(x, known.mean, known.std**2), names
+        places = self._places(column)
+        if column.kind == "levels":
+            names = list(column.levels)
+            values = np.array([[level == one for one in column.indicators] for level in column.levels], np.float64)
+        else:
+            x = self.suggestion.dataset.X[:, places[0]]
+            names, values = [], np.linspace(x.min(), x.max(), 80)[:, None]
+        X = np.tile(typical, (len(values), 1))
+        X[:, places] = values
+        mean, variance = self.suggestion.mixture.predict(X, noisy=False)
+        return _banded(np.arange(len(values), dtype=np.float64) if names else values[:, 0], mean, variance), names
+
+    def _effect_picture(
+        self, column: encoding.Column, curve: Curve, names: Sequence[str], limits: tuple[float, float]
+    ) -> Svg:
+        if names:
+            return figures.level_effect(Column(column.name), self.target, names, curve, limits)
+        rows = self.suggestion.dataset.X[:, self._places(column)[0]]
+        return figures.effect(_axis(column, rows), self.target, curve, rows, limits)
+
+    def heat_map(self) -> Svg | None:
+        """Columns and words; None where there are not several words that are functions of columns."""
+        columns = [effect.column for effect in self.explanation.columns[:MOST_ROWS_OF_HEAT_MAP]]
+        parts = self.explanation.parts
+        if len(parts) < 2:
+            return None
+        together = {effect.column: effect.sensitivity for effect in self.explanation.columns}
+        by_word = [*({effect.column: effect.sensitivity for effect in part.effects} for part in parts), together]
+        names = [(str(part.word), percent(part.share)) for part in parts]
+        names.append(("all words", percent(1 - self.explanation.noise.share)))
+        share = np.array([[word.get(column, 0.0) for word in by_word] for column in columns])
+        return figures.heat_map(columns, names, share)
+
+
+def _banded(x: FloatArray, mean: FloatArray, variance: FloatArray, name: str = "") -> Curve:
+    reach = 1.96 * np.sqrt(variance)
+    return Curve(x, mean, mean - reach, mean + reach, name)
+
+
+def curve(suggestion: Suggestion, shortest: float | None = None) -> Svg:
+    """Rows of one column with the mean and its band, continued beyond the last row."""
+    table, mixture = suggestion.dataset, suggestion.mixture
+    x = table.X[:, 0]
+    grid = _grid(x, shortest or 24 * float(np.ptp(x)) / table.n)
+    low, high = mixture.quantiles(grid[:, None], [0.025, 0.975]).T
+    drawn = Curve(grid, mixture.predict(grid[:, None])[0], low, high)
+    return figures.fit(_only(suggestion), table.target, x, table.y, drawn)
+
+
+def _only(suggestion: Suggestion) -> Column:
+    """The axis of the only column of a table."""
+    (only,) = [c for c in suggestion.dataset.encoding.columns if c.outputs]
+    return replace(_axis(only, suggestion.dataset.X[:, 0]), name=only.outputs[0])
+
+
+def _axis(column: encoding.Column, x: FloatArray) -> Column:
+    """The axis of a column: of dates, if they and a margin beside them lie in the years that matplotlib knows."""
+    if not column.origin:
+        return Column(column.name)
+    days, margin = float(np.datetime64(column.origin, "D").astype(np.int64)), 0.5 * np.ptp(x) + 366
+    if days + x.min() - margin > _FIRST_DAY and days + x.max() + margin < _LAST_DAY:
+        return Column(column.name, origin=column.origin)
+    return Column(column.name, unit=f"days since {column.origin[:10]}")
+
+
+def _grid(x: FloatArray, shortest: float | None) -> FloatArray:
+    """A little before the rows, further beyond them, and fine enough for the shortest period."""
+    low, high = float(x.min()), float(x.max())
+    span = high - low
+    end = high + 0.15 * span
+    cycles = (end - low) / shortest if shortest else 0.0
+    return np.linspace(low - 0.03 * span, end, int(np.clip(16 * cycles, 300, 1200)))

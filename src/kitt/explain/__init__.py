@@ -1,6 +1,0 @@
-"""Explanations of fitted models: `decompose` computes the parts, `facts` holds them, `prose` writes the paragraph."""
-
-from kitt.explain.decompose import explain
-from kitt.explain.facts import Comparison, Effect, Explanation, Noise, Part
-
-__all__ = ["Comparison", "Effect", "Explanation", "Noise", "Part", "explain"]

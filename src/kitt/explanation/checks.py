@@ -1,0 +1,214 @@
+"""Checks of claims on rows that the model has not seen.
+
+A part of a kernel is stated only if the kernel without it, or with its plainest neighbour in its place, predicts left-out
+rows clearly worse. Both are fitted again without the rows they predict, on at most a few hundred rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from kitt.explanation.config import CHECKS, CheckConfig
+from kitt.explanation.facts import Check, errors_among
+from kitt.fitting.fit import UNFIT, Fitter, start_of
+from kitt.fitting.folds import Predict, predict_folds
+from kitt.fitting.gp import FittedGP
+from kitt.kernels.exact import normal_log_density
+from kitt.kernels.grammar import Expression, Primitive, Word
+from kitt.kernels.kernel import Kernel
+from kitt.model.evidence import with_tail
+from kitt.network.properties import ROUGH, SMOOTH
+from kitt.table.means import mean_and_error
+from kitt.table.scaling import FloatArray
+from kitt.table.table import Table
+
+Folds = NDArray[np.intp]  # (N,) the fold in which each row is left out
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """Each row predicted by a fit without its fold, on the scale of the table that was fitted to.
+
+    The densities have a small tail (`model.evidence.with_tail`): a single row does not decide a claim.
+    """
+
+    log_density: FloatArray
+    mean: FloatArray
+    variance: FloatArray
+    target: FloatArray
+
+
+def table_of(model: FittedGP, rows: int = CHECKS.rows) -> Table:
+    """A random subset of the rows that a GP was fitted to, the same each time."""
+    columns = model.fitted_kernel.columns
+    whole = Table.of((model.X.numpy(), model.y.numpy()))
+    return replace(whole, columns=columns).rows(rows, torch.Generator().manual_seed(0))
+
+
+def random_folds(n: int, folds: int = CHECKS.folds) -> Folds:
+    return np.random.default_rng(0).permutation(n) % min(folds, n)
+
+
+def held_out(
+    table: Table,
+    expression: Expression,
+    folds: Folds,
+    start: Tensor | None = None,
+    config: CheckConfig = CHECKS,
+    like: FittedGP | None = None,
+) -> LeftOut:
+    """Every row predicted by a fit of the others; from `start`, in the order of `noise_last`, or after a search.
+
+    The fits have the prior and the objective of the model `like`, if it is given.
+    """
+    if not expression.signal and len(expression) == 1:
+        return no_signal(table, folds)
+
+    def predict(train: Table, X: Tensor) -> tuple[FloatArray, FloatArray]:
+        options: dict[str, Any] = {"max_iterations": config.iterations, "draws": 8, "direct_rows": config.rows}
+        fitter = Fitter(train, random_state=0, **options, **_settings_of(like))
+        mean, _, variance = fitter.fit(expression, start).moments(X)
+        return mean, variance
+
+    return _predicted(table, folds, predict)
+
+
+def _settings_of(model: FittedGP | None) -> dict[str, Any]:
+    return {} if model is None else {"prior": model.prior, "objective": model.objective}
+
+
+def no_signal(table: Table, folds: Folds) -> LeftOut:
+    """The same by the mean and variance of the other rows."""
+
+    def predict(train: Table, X: Tensor) -> tuple[FloatArray, FloatArray]:
+        y = train.y.numpy()
+        return np.full(len(X), y.mean()), np.full(len(X), max(y.var(ddof=1), 1e-12))
+
+    return _predicted(table, folds, predict)
+
+
+def _predicted(table: Table, folds: Folds, predict: Predict) -> LeftOut:
+    y, places = table.y.numpy(), [np.flatnonzero(folds == k) for k in np.unique(folds)]
+    _, mean, variance = predict_folds(table, [(np.setdiff1d(np.arange(len(y)), p), p) for p in places], predict)
+    return LeftOut(with_tail(normal_log_density(y, mean, variance), y), mean, variance, y)
+
+
+def compared(claim: str, about: str, with_it: LeftOut, without: LeftOut, blocks: Folds | None = None) -> Check:
+    """What a part gains on left-out rows; rows of one block, such as a cycle left out as a whole, are not independent."""
+    gain = with_it.log_density - without.log_density
+    mean, error = mean_and_error(gain)
+    if blocks is not None and (count := len(np.unique(blocks))) > 1:
+        sums = np.bincount(blocks, gain - mean)
+        error = max(error, float(np.sqrt((sums**2).sum() * count / (count - 1)) / len(gain)))
+    return Check(claim, about, mean, error, len(gain))
+
+
+# --- expressions and their parameters --------------------------------------------------------------------------------
+
+
+def start_with(model: FittedGP, words: Expression) -> Tensor | None:
+    """Start of a kernel that has only words of a fitted GP, with its parameters; None if it has another word."""
+    kernel = model.fitted_kernel
+    if any(word not in kernel.expression.words for word in words):
+        return None
+    return _flat(words.noise_last, len(kernel.columns), kernel.parameters)
+
+
+def _flat(expression: Expression, dims: int, values: Mapping[str, object]) -> Tensor:
+    kernel = Kernel(expression, dims)
+    return kernel.flatten({slot.name: torch.tensor(np.asarray(values[slot.name])) for slot in kernel.slots})
+
+
+def neighbour(expression: Expression, word: Word) -> Expression:
+    """The expression with its plainest neighbour in place of a word, or without it.
+
+    Linear and Linear*White are dropped; Linear*k becomes k; what repeats becomes RBF, unless there is another word.
+    """
+    others = tuple(w for w in expression if w != word)
+    factors = tuple(p for p in word.factors if p not in (Primitive.LINEAR, Primitive.WHITE))
+    plain = tuple(p for p in factors if p not in (Primitive.PERIODIC, Primitive.COSINE))
+    if len(plain) == len(factors) and len(factors) < len(word.factors):
+        new = (Word(plain),) if plain else ()
+    else:
+        new = (Word(plain),) if plain else (Word((Primitive.RBF,)),)
+    words = tuple(dict.fromkeys((*others, *new))) or (Word((Primitive.WHITE,)),)
+    return Expression(words)
+
+
+def opposite(expression: Expression) -> tuple[str, Expression] | None:
+    """Whether a kernel is smooth or rough, and the same kernel with the roughest or the smoothest lengthscales."""
+    kinds = {*SMOOTH, *ROUGH}
+    found = {p for word in expression.signal for p in word.factors if p in kinds}
+    if not found:
+        return None
+    claim, new = ("rough", Primitive.RBF) if found & {*ROUGH} else ("smooth", Primitive.MATERN12)
+    words = [
+        Word((*(p for p in word.factors if p not in kinds), new)) if kinds & {*word.factors} else word
+        for word in expression
+    ]
+    return claim, Expression(tuple(dict.fromkeys(words)))
+
+
+def start_on_all(table: Table, expression: Expression, like: FittedGP | None = None) -> Tensor:
+    """The parameters of a kernel without the claimed part, fitted to all rows, which can only count against the claim."""
+    fitter = Fitter(table, random_state=0, draws=0, coarse_rows=150, **_settings_of(like))
+    return start_of(fitter.fit(expression).fitted_kernel)
+
+
+class Checker:
+    """Checks claims about one fitted GP, on the same rows and folds; what cannot be fitted is not supported."""
+
+    def __init__(self, model: FittedGP, config: CheckConfig = CHECKS) -> None:
+        self.model, self.config = model, config
+        is_large = model.inducing is not None
+        self.table = table_of(model, config.many_rows if is_large else config.rows)
+        self.folds = random_folds(len(self.table.y), config.few_folds if is_large else config.folds)
+        start = start_of(model.fitted_kernel)
+        self.whole = held_out(self.table, model.expression.noise_last, self.folds, start, config, model)
+
+    def word(self, claim: str, word: Word) -> Check | None:
+        """Whether the kernel with the plainest neighbour in place of a word predicts worse."""
+        other = neighbour(self.model.expression, word)
+        return self._against(claim, str(word), other, start_with(self.model, other))
+
+    def roughness(self) -> Check | None:
+        """Whether a rough kernel predicts worse in place of a smooth one, or a smooth one in place of a rough one."""
+        if (found := opposite(self.model.expression)) is None:
+            return None
+        try:
+            start = start_on_all(self.table, found[1].noise_last, self.model)
+        except UNFIT:
+            return None
+        return self._against(found[0], str(self.model.expression), found[1], start)
+
+    def column(self, name: str, places: list[int], among: int) -> Check | None:
+        """Whether the kernel without a column predicts worse; without any column, nothing is left but noise.
+
+        Of many columns without influence, some seem useful by chance, so a column needs more standard errors.
+        """
+        keep = [d for d in range(self.table.X.shape[1]) if d not in places]
+        if not keep:
+            return compared("column", name, self.whole, no_signal(self.table, self.folds))
+        table = replace(self.table, X=self.table.X[:, keep], shortest=self.table.shortest[keep])
+        table = replace(table, columns=tuple(self.table.columns[d] for d in keep))
+        values = {n: np.asarray(v, np.float64) for n, v in self.model.fitted_kernel.parameters.items()}
+        values = {n: v[keep] if v.ndim else v for n, v in values.items()}
+        start = _flat(self.model.expression.noise_last, len(keep), values)
+        check = self._against("column", name, self.model.expression, start, table)
+        return check and replace(check, errors=errors_among(among))
+
+    def _against(
+        self, claim: str, about: str, other: Expression, start: Tensor | None, table: Table | None = None
+    ) -> Check | None:
+        try:
+            without = held_out(table or self.table, other.noise_last, self.folds, start, self.config, self.model)
+        except UNFIT:
+            return None
+        return compared(claim, about, self.whole, without)

@@ -1,0 +1,303 @@
+"""What an explanation consists of: words, columns, noise and a comparison, in the units of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from kitt.explanation.config import CHECKS, COLUMNS
+from kitt.files import finite
+from kitt.kernels.grammar import Expression, Word
+from kitt.table.scaling import FloatArray
+
+
+def errors_among(count: int, units: int | None = None) -> float:
+    """Standard errors that the best of several exceeds by chance as rarely as a single one exceeds `CheckConfig.errors`.
+
+    If they are estimated from few units, such as cycles, it takes more of them (Student's t).
+    """
+    level = NormalDist().cdf(-CHECKS.errors) / max(count, 1)
+    return -NormalDist().inv_cdf(level) if units is None else -float(stdtrit(max(units - 1, 1), level))
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """The fitted mean along one column, averaged over the values that the other columns have in the rows."""
+
+    x: FloatArray  # in units of the column
+    mean: FloatArray  # in units of the target
+    std: FloatArray  # posterior standard deviation
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"x": self.x.tolist(), "mean": self.mean.tolist(), "std": self.std.tolist()}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The shape of such a curve, beyond its uncertainty."""
+
+    kind: str  # rises, falls, lowest, highest, levels, or none
+    at: float | None = None  # where it is lowest or highest, or beyond which it hardly moves
+    rise: float = 0.0  # from its lowest to its highest value, in units of the target
+    error: float = 0.0  # standard deviation of that
+    levels: tuple[str, str] | None = None  # of a column of texts: where it is lowest, and where it is highest
+
+
+@dataclass(frozen=True)
+class Interaction:
+    """Two columns of which the effect of one depends on the value of the other."""
+
+    columns: tuple[str, str]
+    share: float  # of the variance of the mean, beyond what each of the two does by itself
+    error: float  # standard deviation of it: of the posterior, and of the estimate
+
+
+@dataclass(frozen=True)
+class Season:
+    """A period along a column, in its units, which left-out cycles support."""
+
+    column: str
+    period: float
+    cycles: float  # in the table
+    check: Check
+    share: float | None = None  # of the variance of observations, that the fitted mean repeats
+    level: str | None = None  # whether the level of the cycles "rises" or "falls" along the column
+
+
+@dataclass(frozen=True)
+class Effect:
+    """How a word, or all of them together, depends on one column of the table; in the column's units."""
+
+    column: str
+    sensitivity: float  # share of the variance that moving this column alone makes (total Sobol index, Jansen, 1999)
+    direction: float | None = None  # 1 rises, -1 falls, between them neither; None for a column of levels
+    span: float | None = None  # from the lowest to the highest value
+    lengthscale: float | None = None  # over which the word changes
+    periods: tuple[float, ...] = ()  # at which its kernel repeats
+    slope: tuple[float, float] | None = None  # of a straight line, with its standard deviation
+    alone: float | None = None  # share of the variance by this column whatever the others are (first Sobol index)
+    alone_error: float | None = None  # standard deviation of it: of the posterior, and of the estimate
+    sensitivity_error: float | None = None  # the same of `sensitivity`, of all words together
+    shape: Shape | None = None  # of the mean along the column
+    curve: Curve | None = None  # the mean along the column, averaged over the rows
+
+    @property
+    def is_active(self) -> bool:
+        return self.sensitivity >= COLUMNS.active
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the mean depends on the column beyond its uncertainty."""
+        return self.sensitivity > COLUMNS.clear * (self.sensitivity_error or 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One word of the sum."""
+
+    word: Word
+    share: float  # of the variance of observations; with that of the noise they add up to 1; 0: it cancels others
+    spread: float  # standard deviation over the rows, in units of the target
+    uncertainty: float  # posterior standard deviation of its shape, its level aside
+    mean: FloatArray  # at the rows, centred; the means of all parts and the offset add up to the prediction
+    std: FloatArray
+    effects: tuple[Effect, ...]  # of all columns, the strongest first
+
+    @property
+    def active(self) -> tuple[Effect, ...]:
+        return tuple(effect for effect in self.effects if effect.is_active)
+
+    @property
+    def is_certain(self) -> bool:
+        return self.spread > self.uncertainty
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What no column explains, in units of the target."""
+
+    share: float
+    level: float  # standard deviation, root of the mean square over the rows
+    low: float  # 5 and 95 % quantiles over the rows
+    high: float
+    column: str | None = None  # with which it changes most, or the predicted value
+    direction: float | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The log density of left-out rows, in nats per row, minus that of a plain kernel (`Model.evidence`)."""
+
+    plain: Expression
+    gain: float
+    error: float  # standard error
+
+    @property
+    def is_clear(self) -> bool:
+        return abs(self.gain) > 2 * self.error
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a part gains: the log density of left-out rows under the model minus that under the model without it, per row."""
+
+    # signal; hidden (a signal beside far rows) or typical (beside rows that scatter widely); repeats, trend, strength,
+    # smooth, rough, noise or column
+    claim: str
+    about: str  # the word or the column; how many rows are far
+    gain: float
+    error: float  # its standard error
+    rows: int  # that were left out
+    unit: str = "nats per row"  # of the gain; of a signal, the share of the variance of left-out rows (R²)
+    errors: float = CHECKS.errors  # standard errors that the gain must exceed; more, if it was chosen among several
+
+    @property
+    def is_supported(self) -> bool:
+        return self.gain > max(CHECKS.min_gain, self.errors * self.error)
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """What `kitt.explain` found in a model, in the units of the table.
+
+    Attributes
+    ----------
+    target : str
+        The name of the target.
+    expression : Expression
+        The kernel that is explained, the heaviest of the untransformed target; its weight is `weight`.
+    others : tuple of (Expression, float)
+        The other kernels with their weights, by decreasing weight.
+    parts : tuple of Part
+        One per word of the kernel, by decreasing share of the variance.
+    columns : tuple of Effect
+        How the sum of all words depends on each column, the strongest first.
+    noise : Noise
+        What no column explains.
+    rows : array of int
+        Positions of the rows at which the model was evaluated.
+    comparison : Comparison or None
+        How much better left-out rows are predicted than by a plain kernel; None if no plain kernel was fitted.
+    dates : mapping of str to str
+        The columns that are dates, which are in days since the date given here.
+    caveats : tuple of str
+        Reasons for doubt.
+    transformed : float
+        Weight of the kernels that were fitted to a transform of the target; they are not among the parts.
+    offset : float
+        The constant that is added to the sum of the centred parts to give the prediction.
+    explained : float or None
+        Share of the variance of left-out rows that is predicted (R²); None without checks.
+    level : (float, float)
+        Mean and standard deviation of the target.
+    interactions : tuple of Interaction
+        Pairs of columns that matter together, the strongest first.
+    seasons : tuple of Season
+        Periods that left-out cycles support, the clearest first.
+    checks : tuple of Check
+        The gain of each claim on left-out rows; a claim that is not supported is not in the text.
+    position : int
+        The position of the explained kernel among those of the model.
+
+    Examples
+    --------
+    >>> import numpy as np, kitt
+    >>> X = np.random.default_rng(0).uniform(-2, 2, (50, 2))
+    >>> explanation = kitt.explain(kitt.fit("RBF", X, np.sin(2 * X[:, 0]), random_state=0))
+    >>> explanation.columns[0].column
+    'x1'
+    >>> sorted(explanation.to_dict())[:4]
+    ['caveats', 'checks', 'columns', 'comparison']
+    """
+
+    target: str
+    expression: Expression
+    weight: float
+    others: tuple[tuple[Expression, float], ...]
+    parts: tuple[Part, ...]
+    columns: tuple[Effect, ...]
+    noise: Noise
+    rows: NDArray[np.intp]
+    comparison: Comparison | None
+    dates: Mapping[str, str]
+    caveats: tuple[str, ...]
+    transformed: float = 0.0
+    offset: float = 0.0
+    explained: float | None = None
+    level: tuple[float, float] = (0.0, 0.0)
+    interactions: tuple[Interaction, ...] = ()
+    seasons: tuple[Season, ...] = ()
+    checks: tuple[Check, ...] = ()
+    position: int = 0
+
+    def check(self, claim: str, about: str | None = None) -> Check | None:
+        """The check of a claim, if it was made."""
+        return next((c for c in self.checks if c.claim == claim and about in (None, c.about)), None)
+
+    def is_supported(self, claim: str, about: str | None = None) -> bool:
+        """Whether a claim was checked on left-out rows and supported by them."""
+        check = self.check(claim, about)
+        return check is not None and check.is_supported
+
+    @property
+    def is_signal(self) -> bool:
+        """Whether there is evidence that the columns explain anything; without a check, whether the fit has a signal."""
+        check = self.check("signal")
+        return bool(self.parts) and (check is None or check.is_supported)
+
+    @cached_property
+    def text(self) -> str:
+        """The explanation as a paragraph of English."""
+        from kitt.explanation.prose import paragraph
+
+        return paragraph(self)
+
+    def __str__(self) -> str:
+        return self.text
+
+    __repr__ = __str__  # what a notebook shows
+
+    def to_dict(self) -> dict[str, Any]:
+        """All numbers and texts but the arrays, as JSON types."""
+        parts = [
+            {
+                "word": str(part.word),
+                "share": part.share,
+                "spread": part.spread,
+                "uncertainty": part.uncertainty,
+                "effects": [_plain(effect) for effect in part.effects],
+            }
+            for part in self.parts
+        ]
+        better = self.comparison and {**asdict(self.comparison), "plain": str(self.comparison.plain)}
+        values = {
+            "target": self.target,
+            "expression": str(self.expression),
+            "weight": self.weight,
+            "transformed": self.transformed,
+            "others": [{"expression": str(e), "weight": w} for e, w in self.others],
+            "parts": parts,
+            "columns": [_plain(effect) for effect in self.columns],
+            "interactions": [asdict(pair) for pair in self.interactions],
+            "seasons": [asdict(season) for season in self.seasons],
+            "checks": [{**asdict(check), "is_supported": check.is_supported} for check in self.checks],
+            "explained": self.explained,
+            "noise": asdict(self.noise),
+            "comparison": better,
+            "caveats": list(self.caveats),
+            "text": self.text,
+        }
+        return finite(values)
+
+
+def _plain(effect: Effect) -> dict[str, Any]:
+    """An effect as JSON types."""
+    plain = asdict(replace(effect, curve=None))
+    return plain if effect.curve is None else {**plain, "curve": effect.curve.to_dict()}

@@ -1,0 +1,314 @@
+"""A fitted Gaussian process: a kernel with its parameter values, conditioned on rows, and its predictions."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
+from torch import Tensor
+
+from kitt import export
+from kitt.errors import InvalidInputError
+from kitt.fitting.noise import NoiseModel, fit_noise
+from kitt.formatting import counted
+from kitt.kernels.exact import LOG_2PI, LeaveOneOut, Posterior, leave_one_out, normal_log_density
+from kitt.kernels.fitted_kernel import FittedKernel
+from kitt.kernels.grammar import Expression
+from kitt.kernels.sparse import SparsePosterior, choose_inducing
+from kitt.table.dataset import values_of
+from kitt.table.scaling import IDENTITY, FloatArray, Warp
+from kitt.table.table import Table
+
+_ENTRIES = 2**22  # of the covariance between training rows and new ones, worked on at once
+_LOO_ROWS = (
+    5000  # rows from which a leave-one-out density is estimated, with a standard error of about 0.01 nats per row
+)
+_TRIAL_ROWS = 7000  # rows from which the time of a sparse posterior is estimated
+_FAR = 1e30  # standard deviations from which products of inputs overflow
+
+
+@dataclass(frozen=True)
+class FittedGP:
+    """A Gaussian process with fitted parameters, conditioned on its table.
+
+    Likelihoods, BIC and leave-one-out refer to the standardised target; predictions and `log_density` to the original.
+
+    Attributes
+    ----------
+    fitted_kernel : FittedKernel
+        The expression with its parameters; its words are in decreasing order of their variance over the rows.
+    expression : Expression
+        The kernel without its parameters.
+    log_marginal_likelihood, log_posterior, bic, loo_log_density : float
+        How well it fits.
+    converged : bool
+        Whether the optimiser stopped by itself.
+    warnings : tuple of str
+        Reasons for caution, as sentences.
+
+    Examples
+    --------
+    >>> import numpy as np, kitt
+    >>> x = np.linspace(0, 6, 40)
+    >>> gp = kitt.fit("RBF", kitt.Dataset.from_arrays(x[:, None], 10 + np.sin(x)), random_state=0)
+    >>> mean, variance = gp.predict([[3.0]])
+    >>> bool(abs(mean[0] - 10 - np.sin(3.0)) < 0.01), gp.parameter_count
+    (True, 3)
+    """
+
+    fitted_kernel: FittedKernel  # words in decreasing order of their variance over the rows
+    X: Tensor  # (N, D) and (N,), standardised: the rows that it is conditioned on
+    y: Tensor
+    inducing: Tensor | None  # (M, D) inducing points of a sparse posterior; None if the posterior is exact
+    log_prior: float  # log prior density of the parameters
+    gradient_norm: float  # largest component of the objective's gradient, where optimisation stopped
+    evaluations: int  # number of likelihoods with gradient that were computed, on some of the rows or on all
+    seconds: float
+    converged: bool
+    warnings: tuple[str, ...] = ()
+    warp: Warp = IDENTITY  # transform of the standardised target; y and the parameters are on the transformed scale
+    stored_noise: NoiseModel | None = None  # noise model of an earlier fit, which is not fitted again
+    has_stored_noise: bool = False  # whether it is known, even where it is None, because the noise does not change
+    rows_at_fit: int | None = None  # how many of the rows, the first ones, the parameters were fitted to; None: all
+    # Places of the rows that alone have determined kernel, parameters and weights; None if all have, or if not known.
+    places_at_fit: Tensor | None = None
+    stored_loo: LeaveOneOut | None = None  # predictions of left-out rows by fits without them (`fitting.folds`)
+    prior: str = "default"  # with which, and
+    objective: str = "map"  # by which the parameters were fitted
+
+    def __repr__(self) -> str:
+        """The kernel, without the rows."""
+        return f"<FittedGP: {self.expression}, {counted(self.rows, 'row')}>"
+
+    @property
+    def expression(self) -> Expression:
+        return self.fitted_kernel.expression
+
+    @property
+    def parameter_count(self) -> int:
+        """The number of parameters of the kernel, noise included."""
+        return self.fitted_kernel.kernel.size
+
+    @property
+    def rows(self) -> int:
+        return len(self.y)
+
+    @cached_property
+    def posterior(self) -> Posterior | SparsePosterior:
+        """Computed at first use, because a model that was read from a file with weight zero never needs it."""
+        kernel, theta = self.fitted_kernel.kernel, self.fitted_kernel.theta
+        if self.inducing is None:
+            return Posterior.fit(kernel, theta, self.X, self.y)
+        return SparsePosterior.fit(kernel, theta, self.X, self.y, self.inducing)
+
+    @property
+    def log_posterior(self) -> float:
+        """Log marginal likelihood plus log prior density of the parameters."""
+        return self.log_marginal_likelihood + self.log_prior
+
+    @cached_property
+    def log_marginal_likelihood(self) -> float:
+        """The likelihood of the standardised target; for a sparse model, its variational bound."""
+        slope = float(self.warp.log_slope(self.warp.inverse(self.y.numpy())).sum())
+        if isinstance(self.posterior, SparsePosterior):
+            return self.posterior.log_marginal_likelihood + slope
+        log_det = 2 * torch.diagonal(self.posterior.L).log().sum()
+        return slope - 0.5 * float(self.y @ self.posterior.alpha + log_det + len(self.y) * LOG_2PI)
+
+    @cached_property
+    def loo(self) -> LeaveOneOut:
+        """The prediction of every row from all others; a sparse model keeps its inducing points."""
+        if self.stored_loo is not None:
+            return self.stored_loo
+        if isinstance(self.posterior, SparsePosterior):
+            return self.posterior.leave_one_out(self.X, self.y)
+        return leave_one_out(self.posterior, self.y)
+
+    @property
+    def bic(self) -> float:
+        """−2 log likelihood + p log n, p counting every parameter, noise included: lower is better."""
+        return -2 * self.log_marginal_likelihood + self.parameter_count * math.log(self.rows)
+
+    @cached_property
+    def loo_log_densities(self) -> FloatArray:
+        """Log density (N,) of each row's standardised target given all other rows."""
+        return self.loo.log_density.numpy() + self.warp.log_slope(self.warp.inverse(self.y.numpy()))
+
+    @cached_property
+    def loo_log_density(self) -> float:
+        """The sum of `loo_log_densities`; of a sparse model with very many rows, estimated from a random sample of them."""
+        if self.rows <= _LOO_ROWS or self.stored_loo is not None or not isinstance(self.posterior, SparsePosterior):
+            return float(self.loo_log_densities.sum())
+        some = torch.randperm(self.rows, generator=torch.Generator().manual_seed(0))[:_LOO_ROWS]
+        y = self.y[some]
+        density = self.posterior.leave_one_out(self.X[some], y).log_density.numpy()
+        return float((density + self.warp.log_slope(self.warp.inverse(y.numpy()))).mean() * self.rows)
+
+    @property
+    def noise_model(self) -> NoiseModel | None:
+        """How the noise changes from row to row; None if it does not."""
+        if self.has_stored_noise or self.stored_noise is not None or self.fitted_noise is None:
+            return self.stored_noise
+        return self.fitted_noise[0]
+
+    @cached_property
+    def fitted_noise(self) -> tuple[NoiseModel, FloatArray] | None:
+        """The noise model of the leave-one-out residuals, and its cross-fitted logarithm at the rows."""
+        mean, variance = self.loo.mean.numpy(), self.loo.variance.numpy()
+        return fit_noise(self.X.numpy(), self.y.numpy(), mean, variance)
+
+    def predict(self, X: ArrayLike, noisy: bool = True) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance (M,) at raw inputs (M, D), in original units; without noise unless `noisy`."""
+        mean, variance = self.standardised(X, noisy)
+        s = self.fitted_kernel.standardiser
+        return (mean, variance) if s is None else (s.inverse_mean(mean), s.inverse_variance(variance))
+
+    def standardised(self, X: ArrayLike, noisy: bool = True) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance (M,) on the scale of the standardised target, where no unit can cause an overflow."""
+        mean, latent, total = self.moments(self.inputs(X))
+        return unwarped(self.warp, mean, total if noisy else latent)
+
+    def moments(self, Z: Tensor) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Mean, variance of the function and variance of an observation (M,) at standardised inputs, on the scale of y."""
+        kernel, theta = self.fitted_kernel.kernel, self.fitted_kernel.theta
+        size = max(1, _ENTRIES // len(self.posterior.L))
+        parts = [(*self.posterior.predict(chunk, False), kernel.noise(theta, chunk)) for chunk in Z.split(size)]
+        mean, latent, noise = (torch.cat(part).numpy() for part in zip(*parts, strict=True))
+        return mean, latent, latent + noise
+
+    def covariance(self, X: ArrayLike, noisy: bool = True) -> FloatArray:
+        """Joint covariance (M, M) at raw inputs, in original units; a transform of the target is linearised at the mean."""
+        Z = self.inputs(X)
+        covariance, mean = self.posterior.covariance(Z, noisy).numpy(), self.moments(Z)[0]
+        slope = np.exp(-self.warp.log_slope(self.warp.inverse(mean)))
+        return self._variance(covariance * np.outer(slope, slope))
+
+    def root_covariance(self, X: ArrayLike, noisy: bool = True) -> FloatArray:
+        """R such that R Rᵀ is the joint covariance (M, M) on the standardised scale; draws use it."""
+        covariance = self.posterior.covariance(self.inputs(X), noisy)
+        values, vectors = torch.linalg.eigh(
+            covariance
+        )  # a posterior is often singular, where Cholesky would need jitter
+        return (vectors * values.clamp_min(0).sqrt()).numpy()
+
+    def component(self, word: int, X: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance of one signal word alone, on the scale of the (transformed) target without its mean."""
+        mean, variance = self.posterior.component(word, self.inputs(X))
+        scale = 1.0 if self.fitted_kernel.standardiser is None else self.fitted_kernel.standardiser.y_scale
+        return mean.numpy() * scale, self._variance(variance.numpy())
+
+    def log_density(self, X: ArrayLike, y: ArrayLike) -> FloatArray:
+        """Log predictive density (M,) of observations y at X, noise included, in original units."""
+        s = self.fitted_kernel.standardiser
+        mean, _, variance = self.moments(self.inputs(X))
+        observed = values_of(y, len(mean))
+        u = observed if s is None else s.transform_y(observed)
+        density = normal_log_density(self.warp.forward(u), mean, variance)
+        return density + self.warp.log_slope(u) + (0.0 if s is None else s.log_density_offset)
+
+    def to(self, library: str) -> Any:
+        """This kernel as a live object of another library: gpytorch, botorch, sklearn, gpflow or gpjax."""
+        self._check_scale()
+        return export.live(self.fitted_kernel, library)
+
+    def code(self, library: str) -> str:
+        """Source text that builds this kernel in another library and needs nothing of this one."""
+        self._check_scale()
+        return export.code(self.fitted_kernel, library)
+
+    def _check_scale(self) -> None:
+        if not self.warp.is_identity:
+            raise InvalidInputError(
+                f"expected a kernel of the target as it is, got {self.expression} of its {self.warp.kind} transform, which "
+                "no other library knows: export another kernel of the model"
+            )
+
+    def inputs(self, X: ArrayLike) -> Tensor:
+        """Raw inputs (M, D), checked and standardised."""
+        raw, D = np.asarray(X, np.float64), len(self.fitted_kernel.columns)
+        if raw.ndim != 2 or raw.shape[1] != D or not np.isfinite(raw).all():
+            raise InvalidInputError(f"expected finite inputs of shape (M, {D}), got shape {raw.shape}")
+        s = self.fitted_kernel.standardiser
+        with np.errstate(over="ignore"):
+            Z = raw.copy() if s is None else s.transform_x(raw)
+        if len(far := np.argwhere(np.abs(Z) > _FAR)):
+            row, column = far[0]
+            raise InvalidInputError(
+                f"row {row} lies more than {_FAR:g} standard deviations from the rows fitted to, in column "
+                f"'{self.fitted_kernel.columns[column]}': nothing can be said about it; leave it out"
+            )
+        return torch.from_numpy(Z)
+
+    def _variance(self, variance: FloatArray) -> FloatArray:
+        s = self.fitted_kernel.standardiser
+        return variance if s is None else s.inverse_variance(variance)
+
+
+NODES = ndtri((np.arange(32) + 0.5) / 32)  # equally probable values of a standard normal, with its variance:
+NODES /= NODES.std()
+
+
+def unwarped(warp: Warp, mean: FloatArray, variance: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean and variance of the standardised target, given those of its normally distributed transform.
+
+    They are averages over 32 equally probable values. So the extreme hundredths of the distribution, which the inverse
+    transform can map to arbitrarily large values, have no influence.
+    """
+    if warp.is_identity:
+        return mean, variance
+    values = warp.inverse(mean[..., None] + np.sqrt(variance)[..., None] * NODES)
+    return values.mean(-1), values.var(-1)
+
+
+def on_all_rows(
+    model: FittedGP, table: Table, inducing: int, seed: int, seconds: float = math.inf, places: Tensor | None = None
+) -> FittedGP:
+    """A GP fitted to some of the rows, with a sparse posterior on all of them or on as many as time allows.
+
+    `places` are those of the rows that it was fitted to, where they are known.
+    """
+    began = time.monotonic()
+    kernel, theta = model.fitted_kernel.kernel, model.fitted_kernel.theta
+    generator = torch.Generator().manual_seed(seed)
+    Z = choose_inducing(kernel, theta, table.X, inducing, generator)
+    rows = table
+    if seconds < math.inf and len(table.y) > _TRIAL_ROWS:
+        trial = time.monotonic()
+        SparsePosterior.fit(kernel, theta, table.X[:_TRIAL_ROWS], table.y[:_TRIAL_ROWS], Z)
+        now = time.monotonic()
+        rows = table.rows(max(_TRIAL_ROWS, int(_TRIAL_ROWS * (began + seconds - now) / (now - trial))), generator)
+    y = torch.from_numpy(model.warp.forward(rows.y.numpy()))
+    on = f"{len(y)} of them" if len(y) < len(table.y) else "all of them"
+    note = (
+        f"parameters and weights from {model.rows} of {len(table.y)} rows; the posterior on {on} is sparse, with {len(Z)} "
+        f"inducing points, and the likelihood its variational bound{'; the deadline left no time for more' * (on[0] != 'a')}"
+    )
+    new = replace(
+        model,
+        X=rows.X,
+        y=y,
+        inducing=Z,
+        stored_noise=model.noise_model,
+        has_stored_noise=True,
+        stored_loo=None,  # it refers to the old rows alone
+        places_at_fit=places if len(y) == len(table.y) else None,
+        warnings=(*model.warnings, note),
+    )
+    _ = new.posterior
+    return new
+
+
+def without_rows(model: FittedGP, places: NDArray[np.intp]) -> FittedGP:
+    """A sparse GP conditioned on all of its rows but those at these places; its parameters stay the same."""
+    assert isinstance(model.posterior, SparsePosterior)
+    rest = np.setdiff1d(np.arange(model.rows), places)
+    new = replace(model, X=model.X[rest], y=model.y[rest])
+    vars(new)["posterior"] = model.posterior.without(model.X[places], model.y[places])
+    return new

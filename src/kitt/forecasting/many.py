@@ -1,0 +1,223 @@
+"""Many series: one forecast each, here, in several processes, or on a cluster; one that fails does not stop the others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kitt.errors import FitError, InvalidInputError, KittError, MissingExtraError
+from kitt.fitting.fit import UNFIT
+from kitt.forecasting.result import LEVELS, Forecast
+from kitt.forecasting.tables import Columns, SeriesTable, one_series, series_of
+from kitt.table.encoding import check_unique
+from kitt.table.frames import as_frame
+from kitt.table.reading import refusal
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# A name, and a series, or the rows of a table with their columns, or the error because of which there are none.
+Task = tuple[str, Any, Columns | None]
+_PATIENCE = 10  # seconds to wait for a scheduler
+
+
+@dataclass(frozen=True, eq=False)
+class Forecasts:
+    """The forecasts of many series, and their failures.
+
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        The forecasts one below the other: series, index, mean and quantiles.
+    summary : pandas.DataFrame
+        A row for each series: values, season, trend, error and coverage from past origins, CPU seconds, or the error.
+
+    Examples
+    --------
+    >>> import kitt
+    >>> found = kitt.forecast_many({"a": [1.0, 2.0] * 8, "b": [3.0]}, horizon=2, season=2)
+    >>> list(found.table["series"].unique()), list(found.failures["series"])
+    (['a'], ['b'])
+    """
+
+    table: pd.DataFrame
+    summary: pd.DataFrame
+
+    def __repr__(self) -> str:
+        return f"<Forecasts of {len(self.summary)} series, of which {len(self.failures)} failed>"
+
+    @property
+    def failures(self) -> pd.DataFrame:
+        """The rows of the summary with an error."""
+        return self.summary[self.summary["error"].notna()]
+
+
+def forecast_many(
+    data: Any,
+    target: str | None = None,
+    time: str | None = None,
+    by: str | Iterable[str] = (),
+    horizon: int = 12,
+    *,
+    jobs: int = 1,
+    scheduler: str | None = None,
+    progress: Callable[[str, float], None] | None = None,
+    levels: Iterable[float] = LEVELS,
+    **options: Any,
+) -> Forecasts:
+    """Forecast every series of a long table, or of a mapping of names to series.
+
+    Parameters
+    ----------
+    data : data frame, or mapping of str to array or pandas Series
+    target, time : str, optional
+        The columns of the values and of the times.
+    by : str or iterable of str
+        The columns that tell the series apart.
+    horizon : int
+    jobs : int
+        Series at a time, each in a process of its own.
+    scheduler : str, optional
+        The address of a dask scheduler, to use a cluster instead.
+    progress : callable, optional
+        Called with the name of a series that is done and the share of all.
+    levels : iterable of float
+        Of the quantiles in the table.
+    **options
+        Those of `kitt.forecast`: season, changes.
+
+    Returns
+    -------
+    Forecasts
+
+    Examples
+    --------
+    >>> import numpy as np, kitt
+    >>> rng = np.random.default_rng(0)
+    >>> shops = {name: 20 + 5 * np.sin(np.arange(40) * np.pi / 2) + rng.normal(size=40) for name in ("north", "south")}
+    >>> found = kitt.forecast_many({**shops, "new": [1.0, 2.0]}, horizon=4, season=4)
+    >>> len(found.table), list(found.failures["series"])
+    (8, ['new'])
+    """
+    if isinstance(data, Mapping):
+        tasks: list[Task] = [(str(name), SeriesTable(y), None) for name, y in data.items()]
+    else:
+        frame = as_frame(data)
+        if frame is None:
+            raise InvalidInputError(f"expected a data frame or a mapping of series; got {type(data).__name__}")
+        columns = Columns(target, time, (by,) if isinstance(by, str) else tuple(by))
+        frame, columns = columns.of(frame)
+        tasks = [(name, rows, columns) for name, rows in series_of(frame, columns)]
+    records = run(tasks, horizon, tuple(levels), options, jobs, scheduler, progress)
+    return collected(records)
+
+
+def run(
+    tasks: Sequence[Task],
+    horizon: int,
+    levels: tuple[float, ...],
+    options: Mapping[str, Any],
+    jobs: int = 1,
+    scheduler: str | None = None,
+    progress: Callable[[str, float], None] | None = None,
+) -> list[dict[str, Any]]:
+    """A record for each task, in order: its forecast as a table, and a line of the summary.
+
+    The names must differ, because records are told apart by them.
+    """
+    if not tasks:
+        raise refusal("at least one series", "none", "give a table with rows, or a mapping that is not empty")
+    check_unique([name for name, _, _ in tasks], "series")
+    done = []
+    for record in _each(tasks, horizon, levels, options, jobs, scheduler):
+        done.append(record)
+        if progress is not None:
+            progress(record["summary"]["series"], len(done) / len(tasks))
+    return done
+
+
+def _each(
+    tasks: Sequence[Task],
+    horizon: int,
+    levels: tuple[float, ...],
+    options: Mapping[str, Any],
+    jobs: int,
+    scheduler: str | None,
+) -> Iterator[dict[str, Any]]:
+    arguments = [(*task, horizon, levels, dict(options)) for task in tasks]
+    if jobs == 1 and scheduler is None:
+        yield from (record_of(*argument) for argument in arguments)
+        return
+    from joblib import Parallel, delayed, parallel_config
+
+    work = (delayed(record_of)(*argument) for argument in arguments)
+    if scheduler is None:
+        yield from Parallel(n_jobs=jobs, return_as="generator")(work)
+        return
+    with cluster(scheduler) as client, parallel_config("dask", client=client):
+        yield from Parallel(n_jobs=-1, return_as="generator")(work)
+
+
+def cluster(scheduler: str) -> Any:
+    """A client of a dask scheduler."""
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise MissingExtraError("distributed", "many", "a dask scheduler") from error
+    try:
+        return Client(scheduler, timeout=_PATIENCE)
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(
+            f"expected a dask scheduler at '{scheduler}'; got no answer ({error}): start one with `dask scheduler`"
+        ) from error
+
+
+def record_of(
+    name: str, rows: Any, columns: Columns | None, horizon: int, levels: tuple[float, ...], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The forecast of one series; its error, if it has one that a user can mend."""
+    began = time.process_time()
+    summary: dict[str, Any] = {"series": name, "error": None}
+    try:
+        if isinstance(rows, KittError):
+            raise rows
+        table = rows if columns is None else one_series(rows, columns)
+        made = table.forecast(horizon, **options)
+        frame = made.to_frame(levels).reset_index(names="index")
+        frame.insert(0, "series", name)
+        summary |= summarised(made)
+    except UNFIT as error:
+        known = isinstance(error, KittError)
+        frame, summary["error"] = None, error if known else FitError(f"the series could not be fitted: {error}")
+    summary["cpu_seconds"] = time.process_time() - began
+    return {"frame": frame, "summary": summary}
+
+
+def summarised(made: Forecast) -> dict[str, Any]:
+    """A line about a forecast."""
+    claims = None if made.past is None else made.accuracy(0.9)
+    return {
+        "values": made.series.n,
+        "season": " and ".join(f"{s.period / made.series.step:.4g}" for s in made.active_seasons) or "none",
+        "trend": made.level.form,
+        "scale": "logarithm" if made.candidates[made.best].is_log else "values",
+        "past_error": None if claims is None else claims["mean_absolute_error"],
+        "past_coverage": None if claims is None else claims["coverage"],
+    }
+
+
+def collected(records: Iterable[Mapping[str, Any]], where: str = "Python") -> Forecasts:
+    """The records as tables; `where` is for whom errors are worded, as in `KittError.message_for`."""
+    import pandas as pd
+
+    records = list(records)
+    frames = [record["frame"] for record in records if record["frame"] is not None]
+    table = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["series", "index", "mean"])
+    fields = ("series", "values", "season", "trend", "scale", "past_error", "past_coverage", "cpu_seconds", "error")
+    rows = [{field: record["summary"].get(field) for field in fields} for record in records]
+    for row in rows:
+        row["error"] = None if row["error"] is None else row["error"].message_for(where)
+    return Forecasts(table, pd.DataFrame(rows))

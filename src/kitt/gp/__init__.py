@@ -1,1 +1,0 @@
-"""What a kernel predicts: exact and sparse Gaussian processes."""

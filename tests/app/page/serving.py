@@ -1,0 +1,72 @@
+"""A server for the tests of the page and the API, and the table that they send."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import numpy as np
+import pandas as pd
+import pytest
+
+pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
+import uvicorn
+
+from kitt.app.page.app import create_app
+from kitt.app.page.settings import Settings
+
+PATIENCE = 600.0  # seconds after which something hangs; a busy machine takes less
+EVIL = "<script>document.title='owned'</script>"
+
+
+def table(n: int = 40, d: int = 2) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (n, d)).round(3)
+    names = ["a", EVIL, *(f"x{i}" for i in range(d))][:d]
+    return pd.DataFrame(X, columns=names).assign(y=(np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=n)).round(3))
+
+
+CSV = table().to_csv(index=False)
+LONG = {"columns": table(1200, 6).to_dict("list"), "k": 8, "deadline": 1000}  # a fit that outlasts its test
+
+
+def eventually(what: Callable[[], Any]) -> Any:
+    end = time.monotonic() + PATIENCE
+    while not (found := what()):
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.05)
+    return found
+
+
+class Server:
+    """An application in a thread, at a free port."""
+
+    def __init__(self, **settings: Any) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.app = create_app(Settings(port=self.port, **settings))
+        config = uvicorn.Config(self.app, port=self.port, log_level="critical", timeout_graceful_shutdown=1)
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.http = httpx.Client(base_url=self.url, timeout=PATIENCE)
+
+    def __enter__(self) -> "Server":
+        self._thread.start()
+        eventually(lambda: self._server.started)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.should_exit = True
+        self._thread.join(20)
+
+    def post(self, path: str, content: str | bytes = CSV, name: str = "t.csv", **fields: Any) -> httpx.Response:
+        return self.http.post(f"/api/{path}", files={"file": (name, content)}, data=fields)
+
+    def error(self, response: httpx.Response, status: int) -> str:
+        assert response.status_code == status, response.text
+        assert "Traceback" not in response.text
+        return response.json()["error"]["message"]

@@ -1,0 +1,166 @@
+"""What an explanation says about columns: their shares, the shapes of their curves, and which are named."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from explain_work import fit
+
+import kitt
+from kitt.explanation.columns import shape, shares
+from kitt.explanation.facts import Check, Curve
+
+
+def test_shares_of_columns_are_those_of_the_function() -> None:
+    """2 a + b c of independent uniform columns: 4/12 : (1/12)² of 1/3 + 1/144."""
+    X = torch.from_numpy(np.random.default_rng(0).uniform(-0.5, 0.5, (400, 4)))
+    groups = [(name, [d]) for d, name in enumerate("abcd")]
+    found = shares(lambda Z: 0.3 * Z[:, 0] + Z[:, 1] * Z[:, 2], X, groups)
+    alone, together = 0.09 / 12, 1 / 144
+    assert found.alone[0] == pytest.approx(alone / (alone + together), abs=0.08)
+    np.testing.assert_allclose(found.alone[1:], 0, atol=0.08)
+    assert found.pairs[0].columns == ("b", "c")
+    assert found.pairs[0].share == pytest.approx(together / (alone + together), abs=0.1)
+    assert found.alone.sum() + sum(pair.share for pair in found.pairs) <= 1 + 1e-9
+    assert found.total[3] == pytest.approx(0, abs=1e-12)
+
+
+def test_one_column_has_everything() -> None:
+    x = np.linspace(0, 1, 50)
+    explanation = kitt.explain(fit("RBF", {"x": x}, np.sin(5 * x)), check=False)
+    assert explanation.columns[0].alone == 1
+    assert explanation.columns[0].sensitivity == 1
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "at"),
+    [
+        (lambda x: (x - 40) ** 2, "lowest", 40),
+        (lambda x: -((x - 70) ** 2), "highest", 70),
+        (lambda x: x, "rises", None),
+        (lambda x: -np.tanh(x / 15), "falls", 20),
+        (lambda x: np.sin(x / 5), "none", None),
+    ],
+)
+def test_shapes(function, kind: str, at: float | None) -> None:
+    x = np.linspace(0, 100, 25)
+    mean = function(x)
+    found = shape(Curve(x, mean, np.full(25, 0.01 * np.ptp(mean))), x)
+    assert found.kind == kind
+    assert (found.at is None) == (at is None)
+    assert at is None or found.at == pytest.approx(at, abs=6)
+    assert shape(Curve(x, mean, np.full(25, np.ptp(mean))), x).kind == "none"  # nothing is clear
+
+
+def test_columns_that_matter_together_are_named() -> None:
+    rng = np.random.default_rng(0)
+    X = {name: rng.normal(size=150) for name in ("a", "b", "c")}
+    explanation = kitt.explain(fit("RBF", X, X["a"] * X["b"] + 0.1 * rng.normal(size=150)))
+    assert set(explanation.interactions[0].columns) == {"a", "b"}
+    assert "together, a and b make" in explanation.text.lower()
+    assert "without c" not in explanation.text
+    assert not explanation.is_supported("column", "c")
+
+
+def test_shares_have_the_uncertainty_of_the_function() -> None:
+    """Of few noisy rows it is large, of many small; an additive function has pairs without a share."""
+    rng = np.random.default_rng(0)
+
+    def error(n: int, noise: float) -> float:
+        X = {name: rng.uniform(-1, 1, n) for name in ("a", "b")}
+        explanation = kitt.explain(fit("RBF", X, X["a"] + 0.5 * X["b"] + noise * rng.normal(size=n)), check=False)
+        strongest = explanation.columns[0]
+        assert strongest.alone_error is not None
+        assert strongest.sensitivity_error is not None
+        return strongest.alone_error
+
+    assert error(30, 0.8) > 2 * error(200, 0.05)
+
+
+def test_levels_are_told_where_they_are_lowest_and_highest() -> None:
+    rng = np.random.default_rng(0)
+    kind = rng.choice(["low", "mid", "top"], 120)
+    y = pd.Series(kind).map({"low": 0.0, "mid": 1.0, "top": 3.0}) + 0.2 * rng.normal(size=120)
+    frame = pd.DataFrame({"x": rng.normal(size=120), "kind": kind, "y": y})
+    explanation = kitt.explain(kitt.suggest(frame, fit=True, effort="quick"))
+    assert "lowest at kind low and highest at top" in explanation.text
+
+
+def test_a_step_rises_and_is_not_called_smooth() -> None:
+    rng = np.random.default_rng(1)
+    x = np.sort(rng.uniform(0, 100, 150))
+    explanation = kitt.explain(fit("Matern52", {"x": x}, 10 * (x > 60) + 0.5 * rng.normal(size=150)))
+    assert "rises with x" in explanation.text
+    assert "smooth" not in explanation.text
+
+
+def test_columns_that_stand_in_for_each_other_are_not_passed_over() -> None:
+    """A function of three columns of which one is needed is not "a function of a"."""
+    rng = np.random.default_rng(0)
+    X = {name: rng.normal(size=80) for name in ("a", "b", "c")}
+    explanation = kitt.explain(fit("RBF", X, X["a"] + X["b"] + X["c"] + 0.1 * rng.normal(size=80)), check=False)
+
+    def told(*needed: str) -> str:
+        columns = [Check("column", name, float(name in needed), 0.01, 80) for name in X]
+        signal = Check("signal", "all columns", 0.9, 0.01, 80)
+        return replace(explanation, checks=(signal, *columns)).text
+
+    assert "function of a, and of others, none of which could be shown to be needed by itself." in told("a")
+    assert told("a", "b").count("and perhaps of c.") == 1
+    assert "function of several columns, none of which could be shown to be needed by itself." in told()
+    assert "perhaps" not in told("a", "b", "c")
+
+
+def test_a_column_that_is_needed_is_named_though_it_moves_little() -> None:
+    rng = np.random.default_rng(0)
+    X = {name: rng.normal(size=80) for name in ("a", "b")}
+    explanation = kitt.explain(fit("RBF", X, X["a"] + 0.2 * X["b"] + 0.01 * rng.normal(size=80)))
+    assert 0.01 < next(effect.sensitivity for effect in explanation.columns if effect.column == "b") < 0.05
+    assert explanation.is_supported("column", "b")
+    assert "function of a and b." in explanation.text
+
+
+def test_the_only_column_of_a_function_is_named_though_its_own_check_is_not_clear() -> None:
+    rng = np.random.default_rng(0)
+    X = {name: rng.normal(size=80) for name in ("a", "b")}
+    explanation = kitt.explain(fit("RBF", X, np.sin(X["a"]) + 0.1 * rng.normal(size=80)), check=False)
+    checks = (Check("signal", "all columns", 0.9, 0.01, 80), Check("column", "a", 0.3, 0.2, 80))
+    assert "function of a." in replace(explanation, checks=checks).text
+
+
+def test_places_are_told_as_finely_as_the_curve_tells_them() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, 80)
+    text = kitt.explain(fit("RBF", {"x": x}, x**2 + 0.05 * rng.normal(size=80)), check=False).text
+    place = re.search(r"is lowest near (\S+) of x", text)
+    assert place is not None
+    assert float(place[1]) in (-0.1, 0.0, 0.1)
+    days = pd.date_range("2020-01-01", periods=80)
+    frame = pd.DataFrame({"day": days.astype(str), "y": (np.arange(80) - 40) ** 2 + rng.normal(size=80)})
+    text = kitt.explain(kitt.suggest(frame, fit=True, effort="quick")).text
+    assert re.search(r"is lowest near 2020-02-\d\d of day", text)
+
+
+def test_shares_of_a_known_function() -> None:
+    """Of 3 a b + c with uniform columns, the pair makes 3/4 of the variance and c 1/4."""
+    X = torch.linspace(-1, 1, 200, dtype=torch.float64)[:, None].repeat(1, 4)
+    found = shares(lambda Z: 3 * Z[:, 0] * Z[:, 1] + Z[:, 2], X, [(name, [d]) for d, name in enumerate("abcd")])
+    assert found.alone == pytest.approx([0, 0, 0.25, 0], abs=0.03)
+    assert found.total == pytest.approx([0.75, 0.75, 0.25, 0], abs=0.03)
+    assert found.pairs[0].columns == ("a", "b")
+    assert found.pairs[0].share == pytest.approx(0.75, abs=0.03)
+    assert max(found.alone_error.max(), found.total_error.max()) < 0.03
+
+
+def test_levels_have_no_slope_and_nothing_grows_with_them() -> None:
+    rng = np.random.default_rng(0)
+    site, x = rng.choice(["north", "south"], 120), rng.normal(size=120)
+    y = 3.0 * (site == "south") + x + np.where(site == "south", 1.0, 0.1) * rng.normal(size=120)
+    dataset = kitt.Dataset.from_frame(pd.DataFrame({"site": site, "x": x, "y": y}), "y")
+    explanation = kitt.explain(kitt.suggest(dataset, fit=True, effort="quick"))
+    assert "grows with site" not in explanation.text
+    effects = [effect for part in explanation.parts for effect in part.effects if effect.column == "site"]
+    assert all(effect.slope is None for effect in effects)

@@ -1,0 +1,19 @@
+"""sktime's own checks of the forecaster, in an environment of its own: `make forecaster-check`."""
+
+import sys
+import warnings
+
+import torch
+from sktime.utils.estimator_checks import check_estimator
+
+from kitt.interop.sktime import KITTForecaster
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    found = check_estimator(KITTForecaster, raise_exceptions=False, verbose=True)
+    failed = {name: result for name, result in found.items() if result != "PASSED"}
+    for name, result in failed.items():
+        print(f"{name}: {result!r}"[:500])
+    print(f"{len(found) - len(failed)} of {len(found)} checks passed")
+    sys.exit(bool(failed))
