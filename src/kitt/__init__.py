@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kitt.errors import KittError
     from kitt.explanation import Explanation, explain
     from kitt.fitting.fit import fit
-    from kitt.fitting.gp import FittedGP
+    from kitt.fitting.gp import GP
     from kitt.forecasting import Forecast, Forecasts, KITTForecaster, forecast, forecast_many
     from kitt.interop.advisor import KernelAdvisor
     from kitt.kernels.fitted_kernel import FittedKernel
@@ -40,7 +40,7 @@ _HOMES = {
     "table.dataset": ("Dataset",),
     "network.caption": ("caption", "Captions"),
     "fitting.fit": ("fit",),
-    "fitting.gp": ("FittedGP",),
+    "fitting.gp": ("GP",),
     "kernels.fitted_kernel": ("FittedKernel",),
     "kernels.grammar": ("parse", "Expression", "WORDS"),
     "interop.advisor": ("KernelAdvisor",),
@@ -50,7 +50,7 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [  # noqa: RUF022 (in the order of use)
     "suggest", "Suggestion", "KITTRegressor", "forecast", "forecast_many", "Forecast", "Forecasts", "KITTForecaster",
     "explain", "Explanation", "write_report", "load", "Model", "Mixture", "Dataset", "caption", "Captions", "fit",
-    "FittedGP", "FittedKernel", "parse", "Expression", "WORDS", "KernelAdvisor", "KittError",
+    "GP", "FittedKernel", "parse", "Expression", "WORDS", "KernelAdvisor", "KittError",
 ]  # fmt: skip
 
 

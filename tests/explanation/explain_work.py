@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 
 import kitt
-from kitt.fitting.gp import FittedGP
+from kitt.fitting.gp import GP
 
 QUICK = {"draws": 20, "starts": 2, "max_iterations": 60}
 
 
-def fit(text: str, X: dict, y: np.ndarray, **options) -> FittedGP:
+def fit(text: str, X: dict, y: np.ndarray, **options) -> GP:
     dataset = kitt.Dataset.from_frame(pd.DataFrame({**X, "sales": y}), "sales")
     return kitt.fit(text, dataset, random_state=0, **{**QUICK, **options})
 

@@ -11,7 +11,7 @@ from explain_work import QUICK, fit, months
 import kitt
 from kitt.explanation import Explanation
 from kitt.explanation.facts import Check
-from kitt.fitting.gp import FittedGP
+from kitt.fitting.gp import GP
 from kitt.formatting import measured, number, percent
 from kitt.model.document import Model
 from kitt.model.mixture import Component, Mixture
@@ -20,16 +20,16 @@ from kitt.table.table import Table
 
 
 @pytest.fixture(scope="module")
-def seasonal() -> FittedGP:
+def seasonal() -> GP:
     return fit("Linear + Periodic", *months())
 
 
 @pytest.fixture(scope="module")
-def explanation(seasonal: FittedGP) -> Explanation:
+def explanation(seasonal: GP) -> Explanation:
     return kitt.explain(seasonal)
 
 
-def test_parts_add_up(seasonal: FittedGP, explanation: Explanation) -> None:
+def test_parts_add_up(seasonal: GP, explanation: Explanation) -> None:
     X = np.column_stack(list(months()[0].values()))[explanation.rows]
     total = sum(part.mean for part in explanation.parts) + explanation.offset
     np.testing.assert_allclose(total, seasonal.predict(X)[0], rtol=1e-10)

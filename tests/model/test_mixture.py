@@ -8,7 +8,7 @@ import pytest
 import kitt
 from kitt.errors import InvalidInputError
 from kitt.fitting.fit import fit
-from kitt.fitting.gp import FittedGP
+from kitt.fitting.gp import GP
 from kitt.model.mixture import Component, Mixture
 from kitt.model.predictive import Tail
 from kitt.model.weights import DEFAULT, stack, stacked, weights
@@ -42,13 +42,13 @@ def skewed() -> Dataset:
 
 
 @pytest.fixture(scope="module")
-def pair(skewed: Dataset) -> tuple[FittedGP, FittedGP]:
+def pair(skewed: Dataset) -> tuple[GP, GP]:
     """A fit of the target and one of its logarithm."""
     data = Table.of(skewed)
     return fit("RBF", data, random_state=0), fit("RBF", data.warped(), random_state=0)
 
 
-def everything(pair: tuple[FittedGP, FittedGP], tail: float = 0.02) -> Mixture:
+def everything(pair: tuple[GP, GP], tail: float = 0.02) -> Mixture:
     """Transform, noise model, spreads and tail."""
     assert pair[0].noise_model is not None
     assert pair[1].warp.kind == "log"
@@ -75,7 +75,7 @@ def test_moments_and_density_are_those_of_a_mixture(models):
     assert np.allclose(np.diag(mixture.covariance(NEW)), variance, rtol=1e-6)
 
 
-def test_a_density_is_of_one_finite_number_for_each_row(models: tuple[FittedGP, ...]) -> None:
+def test_a_density_is_of_one_finite_number_for_each_row(models: tuple[GP, ...]) -> None:
     y = np.arange(float(len(NEW)))
     for one in (Mixture.of(models, np.ones(len(models))), models[0]):
         assert np.array_equal(one.log_density(NEW, y[:, None]), one.log_density(NEW, y))

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from kitt.errors import FitError
 from kitt.fitting.config import FitConfig
 from kitt.fitting.fit import Failure, fit_all
-from kitt.fitting.gp import FittedGP
+from kitt.fitting.gp import GP
 from kitt.fitting.options import Options, Weighting
 from kitt.kernels.grammar import WORDS, Expression, Word, parse
 from kitt.model.mixture import Mixture
@@ -49,7 +49,7 @@ class Average:
         return self.mixture.quantiles(X, levels)
 
 
-def variants(models: Sequence[FittedGP], log_probabilities: Sequence[float]) -> dict[str, Predictive]:
+def variants(models: Sequence[GP], log_probabilities: Sequence[float]) -> dict[str, Predictive]:
     """The models under every weighting, and the first alone."""
     averages = {m: Mixture.of(models, weights(models, m, log_probabilities)) for m in get_args(Weighting)}
     return {"first": models[0], **averages}
@@ -85,7 +85,7 @@ class PaperKITT:
 
     def _fit_all(
         self, train: Dataset, said: Sequence[Caption], seed: int
-    ) -> tuple[list[FittedGP], list[float], list[Failure]]:
+    ) -> tuple[list[GP], list[float], list[Failure]]:
         """A model and a probability for each caption; equal expressions are fitted once."""
         wanted: dict[frozenset[Word], tuple[Expression, float]] = {}
         for c in said:

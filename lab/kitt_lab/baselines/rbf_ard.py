@@ -16,7 +16,7 @@ from torch import Tensor
 from kitt.errors import InvalidInputError
 from kitt.fitting.config import Budget, FitConfig
 from kitt.fitting.fit import fit
-from kitt.fitting.gp import FittedGP
+from kitt.fitting.gp import GP
 from kitt.fitting.objective import Objective
 from kitt.fitting.optimise import CoarseSolutions, maximise
 from kitt.fitting.starts import extended
@@ -44,7 +44,7 @@ class FixedKernel:
         return fitted_method(fit(self.expression, train, config=config, random_state=random_state), train)
 
 
-def fitted_method(model: FittedGP, train: Dataset, select_seconds: float = 0.0) -> FittedMethod:
+def fitted_method(model: GP, train: Dataset, select_seconds: float = 0.0) -> FittedMethod:
     details = {
         "lml": model.log_marginal_likelihood,
         "bic": model.bic,

@@ -21,7 +21,7 @@ from scipy.stats import t as student_t
 from kitt.errors import InvalidInputError
 from kitt.fitting.candidates import with_changing_noise
 from kitt.fitting.fit import Fitter
-from kitt.fitting.gp import FittedGP
+from kitt.fitting.gp import GP
 from kitt.kernels.grammar import WORDS, Expression
 from kitt.model.weights import stacked
 from kitt.network.caption import caption
@@ -137,7 +137,7 @@ class Component:
     price: float  # of its parameters, nats per training row
 
     @classmethod
-    def of(cls, model: FittedGP, test: Dataset) -> Component:
+    def of(cls, model: GP, test: Dataset) -> Component:
         price = CONFIG.parameter_price * model.parameter_count / model.rows
         return cls(model.loo.log_density.numpy(), model.log_density(test.X, test.y), price)
 

@@ -20,7 +20,7 @@ import torch
 
 from kitt.errors import InvalidInputError
 from kitt.fitting.fit import fit_all
-from kitt.fitting.gp import FittedGP
+from kitt.fitting.gp import GP
 from kitt.kernels.grammar import WORDS, Expression
 from kitt.network.caption import Captions, caption
 from kitt.network.checkpoint import fingerprint, load
@@ -160,7 +160,7 @@ def exhaust(draw: Draw, index: int, options: Mapping[str, Any]) -> dict[str, Any
     found, failed = fit_all([Expression((word,)) for word in WORDS], (X, y), random_state=0, **options)
     truth = int(batch.captions[index, 0])
 
-    def rank(cost: Callable[[FittedGP], float]) -> int:
+    def rank(cost: Callable[[GP], float]) -> int:
         """The rank of the true word, or 0 where it could not be fitted."""
         order = [model.expression.indices[0] for model in sorted(found, key=cost)]
         return order.index(truth) + 1 if truth in order else 0

@@ -22,7 +22,7 @@ from scipy.special import logsumexp
 
 from kitt.fitting.candidates import prior_of
 from kitt.fitting.config import FitConfig
-from kitt.fitting.gp import FittedGP
+from kitt.fitting.gp import GP
 from kitt.fitting.objective import Objective
 from kitt.fitting.options import Options
 from kitt.kernels.exact import normal_log_density
@@ -61,7 +61,7 @@ class Fits:
     columns: int
 
 
-def effective_parameters(model: FittedGP, is_plain: bool) -> tuple[float, float]:
+def effective_parameters(model: GP, is_plain: bool) -> tuple[float, float]:
     """The trace of the share of the information that comes from the rows, and the log evidence by Laplace's method."""
     kernel, theta = model.fitted_kernel.kernel, model.fitted_kernel.theta
     table = Table.of((model.X, model.y))

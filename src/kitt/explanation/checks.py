@@ -19,7 +19,7 @@ from kitt.explanation.config import CHECKS, CheckConfig
 from kitt.explanation.facts import Check, errors_among
 from kitt.fitting.fit import UNFIT, Fitter, start_of
 from kitt.fitting.folds import Predict, predict_folds
-from kitt.fitting.gp import FittedGP
+from kitt.fitting.gp import GP
 from kitt.kernels.exact import normal_log_density
 from kitt.kernels.grammar import Expression, Primitive, Word
 from kitt.kernels.kernel import Kernel
@@ -45,7 +45,7 @@ class LeftOut:
     target: FloatArray
 
 
-def table_of(model: FittedGP, rows: int = CHECKS.rows) -> Table:
+def table_of(model: GP, rows: int = CHECKS.rows) -> Table:
     """A random subset of the rows that a GP was fitted to, the same each time."""
     columns = model.fitted_kernel.columns
     whole = Table.of((model.X.numpy(), model.y.numpy()))
@@ -62,7 +62,7 @@ def held_out(
     folds: Folds,
     start: Tensor | None = None,
     config: CheckConfig = CHECKS,
-    like: FittedGP | None = None,
+    like: GP | None = None,
 ) -> LeftOut:
     """Every row predicted by a fit of the others; from `start`, in the order of `noise_last`, or after a search.
 
@@ -80,7 +80,7 @@ def held_out(
     return _predicted(table, folds, predict)
 
 
-def _settings_of(model: FittedGP | None) -> dict[str, Any]:
+def _settings_of(model: GP | None) -> dict[str, Any]:
     return {} if model is None else {"prior": model.prior, "objective": model.objective}
 
 
@@ -113,7 +113,7 @@ def compared(claim: str, about: str, with_it: LeftOut, without: LeftOut, blocks:
 # --- expressions and their parameters --------------------------------------------------------------------------------
 
 
-def start_with(model: FittedGP, words: Expression) -> Tensor | None:
+def start_with(model: GP, words: Expression) -> Tensor | None:
     """Start of a kernel that has only words of a fitted GP, with its parameters; None if it has another word."""
     kernel = model.fitted_kernel
     if any(word not in kernel.expression.words for word in words):
@@ -156,7 +156,7 @@ def opposite(expression: Expression) -> tuple[str, Expression] | None:
     return claim, Expression(tuple(dict.fromkeys(words)))
 
 
-def start_on_all(table: Table, expression: Expression, like: FittedGP | None = None) -> Tensor:
+def start_on_all(table: Table, expression: Expression, like: GP | None = None) -> Tensor:
     """The parameters of a kernel without the claimed part, fitted to all rows, which can only count against the claim."""
     fitter = Fitter(table, random_state=0, draws=0, coarse_rows=150, **_settings_of(like))
     return start_of(fitter.fit(expression).fitted_kernel)
@@ -165,7 +165,7 @@ def start_on_all(table: Table, expression: Expression, like: FittedGP | None = N
 class Checker:
     """Checks claims about one fitted GP, on the same rows and folds; what cannot be fitted is not supported."""
 
-    def __init__(self, model: FittedGP, config: CheckConfig = CHECKS) -> None:
+    def __init__(self, model: GP, config: CheckConfig = CHECKS) -> None:
         self.model, self.config = model, config
         is_large = model.inducing is not None
         self.table = table_of(model, config.many_rows if is_large else config.rows)

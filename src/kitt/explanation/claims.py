@@ -26,7 +26,7 @@ from kitt.explanation.facts import Check, Part, Season, errors_among
 from kitt.explanation.words import Words
 from kitt.fitting.fit import UNFIT, start_of
 from kitt.fitting.folds import is_wave
-from kitt.fitting.gp import FittedGP
+from kitt.fitting.gp import GP
 from kitt.fitting.noise import fit_noise
 from kitt.formatting import counted
 from kitt.kernels.grammar import Expression, Primitive, Word
@@ -108,8 +108,8 @@ def _typical(observed: FloatArray, mean: FloatArray, variance: FloatArray, confi
 
 
 def checked(
-    model: FittedGP,
-    others: Sequence[FittedGP],
+    model: GP,
+    others: Sequence[GP],
     parts: Sequence[Part],
     groups: Groups,
     s: Standardiser,
@@ -203,8 +203,8 @@ def _noise(checker: Checker) -> Iterator[Check]:
 
 
 def _seasons(
-    model: FittedGP,
-    others: Sequence[FittedGP],
+    model: GP,
+    others: Sequence[GP],
     checker: Checker,
     groups: Groups,
     s: Standardiser,
@@ -244,7 +244,7 @@ def _of_columns(checker: Checker, groups: Groups, s: Standardiser, end: float) -
 
 
 def _of_kernels(
-    models: Sequence[FittedGP], groups: Groups, s: Standardiser, config: CheckConfig, end: float
+    models: Sequence[GP], groups: Groups, s: Standardiser, config: CheckConfig, end: float
 ) -> Iterator[Season]:
     """Periods of fitted kernels, each along the column that moves its word most."""
     tried: list[tuple[int, float]] = []
@@ -263,7 +263,7 @@ def _of_kernels(
 
 
 def _repeated(
-    season: Season, model: FittedGP, parts: Sequence[Part], groups: Groups, s: Standardiser
+    season: Season, model: GP, parts: Sequence[Part], groups: Groups, s: Standardiser
 ) -> tuple[float, str | None]:
     """The share of the variance of observations that the fitted mean repeats along a column, and what its level does."""
     words, X = Words(model), model.X[: CHECKS.sensitivity_rows]
@@ -283,7 +283,7 @@ def _repeated(
     return min(of_mean, 1.0) * sum(part.share for part in parts), seasons.trend_of(level) if is_whole else None
 
 
-def periods(gp: FittedGP, column: int) -> Iterator[tuple[Word, float]]:
+def periods(gp: GP, column: int) -> Iterator[tuple[Word, float]]:
     """The periods of a kernel along a column, on the scale of the standardised inputs."""
     values = gp.fitted_kernel.parameters
     for word in gp.expression.signal:
@@ -296,7 +296,7 @@ def periods(gp: FittedGP, column: int) -> Iterator[tuple[Word, float]]:
                     yield word, 1 / frequency
 
 
-def _repeating(gp: FittedGP, groups: Groups) -> Iterator[tuple[int, Word, float]]:
+def _repeating(gp: GP, groups: Groups) -> Iterator[tuple[int, Word, float]]:
     """Words with a period along the column of numbers that moves them most, if the table resolves it."""
     if not any(p in _REPEATS for word in gp.expression for p in word.factors):
         return
@@ -321,7 +321,7 @@ def moves(words: Words, X: Tensor, groups: Groups) -> Tensor:
     return torch.stack(change, -1)
 
 
-def _cycles(gp: FittedGP, word: Word, column: int, period: float, columns: int, config: CheckConfig) -> Check | None:
+def _cycles(gp: GP, word: Word, column: int, period: float, columns: int, config: CheckConfig) -> Check | None:
     """Whether left-out cycles along one of several columns are predicted worse by a kernel that does not repeat.
 
     The kernels that do not repeat have the same words of noise as this one.

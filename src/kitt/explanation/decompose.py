@@ -18,7 +18,7 @@ from kitt.explanation.columns import Groups, curve, level_shape, shape, shares
 from kitt.explanation.config import COLUMNS
 from kitt.explanation.facts import Comparison, Curve, Effect, Explanation, Interaction, Noise, Part, Shape
 from kitt.explanation.words import Words
-from kitt.fitting.gp import FittedGP
+from kitt.fitting.gp import GP
 from kitt.kernels.grammar import Primitive, Word
 from kitt.model.document import Model
 from kitt.model.evidence import PLAIN, Evidence
@@ -36,7 +36,7 @@ def explain(what: Any, check: bool = True) -> Explanation:
 
     Parameters
     ----------
-    what : Suggestion, Model, Mixture, FittedGP or a fitted KITTRegressor
+    what : Suggestion, Model, Mixture, GP or a fitted KITTRegressor
         Of a mixture of several kernels, the one with the largest weight is explained.
     check : bool
         Check every statement on left-out rows, which takes seconds; what does not hold there is not in the text.
@@ -61,7 +61,7 @@ def explain(what: Any, check: bool = True) -> Explanation:
     what = getattr(what, "suggestion_", what)  # of a fitted KITTRegressor
     if isinstance(what, Suggestion):
         return explain(what.fitted, check)
-    if not isinstance(what, FittedGP | Mixture | Model):
+    if not isinstance(what, GP | Mixture | Model):
         raise InvalidInputError(
             f"expected something fitted, such as kitt.suggest(..., fit=True); got {type(what).__name__}: fit it first"
         )
@@ -70,7 +70,7 @@ def explain(what: Any, check: bool = True) -> Explanation:
         if check not in known:
             known[check] = _explain(what.mixture, what.rows, what.evidence() if check else None, check)
         return known[check]
-    mixture = Mixture.of((what,), [1.0]) if isinstance(what, FittedGP) else what
+    mixture = Mixture.of((what,), [1.0]) if isinstance(what, GP) else what
     return _explain(mixture, None, None, check)
 
 
@@ -122,7 +122,7 @@ def _explained(mixture: Mixture, evidence: Evidence | None) -> int:
     return max(signal, key=lambda k: mixture.weights[k], default=mixture.best)
 
 
-def _caveats(model: FittedGP) -> tuple[str, ...]:
+def _caveats(model: GP) -> tuple[str, ...]:
     few = (f"only {model.rows} rows: many kernels fit as few points equally well",) * (model.rows < 30)
     return few + model.warnings
 
@@ -142,7 +142,7 @@ def _groups(names: Sequence[str], encoding: Encoding | None) -> Groups:
 
 
 def _decompose(
-    model: FittedGP, words: Words, X: Tensor, groups: Groups, s: Standardiser, levels: Levels
+    model: GP, words: Words, X: Tensor, groups: Groups, s: Standardiser, levels: Levels
 ) -> tuple[list[Part], tuple[tuple[Effect, ...], tuple[Interaction, ...]], Noise]:
     means, noise = words.means(X), _noise_variance(model, X)
     total = means.sum(0)
@@ -265,7 +265,7 @@ def _effects(
 
 
 def _column_facts(
-    model: FittedGP, word: Word, index: int, words: Words, groups: Groups, s: Standardiser
+    model: GP, word: Word, index: int, words: Words, groups: Groups, s: Standardiser
 ) -> list[dict[str, Any]]:
     """Of each column: lengthscale, periods and slope, in original units."""
     values = model.fitted_kernel.parameters
@@ -308,7 +308,7 @@ PREDICTION = "the predicted value"  # with which noise may grow, as with a colum
 CLEARER = 0.01  # by how much its correlation must be larger than that of a column, whose name says more
 
 
-def _noise_variance(model: FittedGP, X: Tensor) -> Tensor:
+def _noise_variance(model: GP, X: Tensor) -> Tensor:
     """That of the kernel, times what the noise model makes of it where there is one."""
     variance = model.posterior.kernel.noise(model.posterior.theta, X)
     if (changing := model.noise_model) is None:
@@ -317,7 +317,7 @@ def _noise_variance(model: FittedGP, X: Tensor) -> Tensor:
     return variance * torch.from_numpy(np.exp(changing.log_factor(X.numpy(), mean, total)))
 
 
-def _noise(model: FittedGP, X: Tensor, groups: Groups, variance: Tensor, s: Standardiser, share: float) -> Noise:
+def _noise(model: GP, X: Tensor, groups: Groups, variance: Tensor, s: Standardiser, share: float) -> Noise:
     """The level of the noise, and with which column or with the prediction it changes."""
     mean, _, _ = model.moments(X)
     level = math.sqrt(float(variance.mean())) * s.y_scale

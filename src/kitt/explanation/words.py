@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kitt.fitting.gp import FittedGP
+from kitt.fitting.gp import GP
 from kitt.kernels.sparse import SparsePosterior
 
 _ENTRIES = 2**22  # of the covariance between training rows and others, worked on at once
@@ -17,7 +17,7 @@ _ENTRIES = 2**22  # of the covariance between training rows and others, worked o
 class Words:
     """The signal words of a fitted GP: each posterior mean is k_w(basis, x)' alpha."""
 
-    def __init__(self, model: FittedGP) -> None:
+    def __init__(self, model: GP) -> None:
         p = self.posterior = model.posterior
         self.basis = p.Z if isinstance(p, SparsePosterior) else p.X
         self.alpha = p.alpha

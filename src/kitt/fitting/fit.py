@@ -1,4 +1,4 @@
-"""Expression + table -> FittedGP: parameters from `optimise`, the posterior on all rows, and how good it is.
+"""Expression + table -> GP: parameters from `optimise`, the posterior on all rows, and how good it is.
 
 Up to `FitConfig.exact_rows` rows everything is exact; above, the parameters come from a random subset of the rows and
 the posterior on all of them is sparse (`gp.sparse`); a warning of the model says so.
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from kitt.errors import KittError
 from kitt.fitting.config import Budget, FitConfig
-from kitt.fitting.gp import FittedGP
+from kitt.fitting.gp import GP
 from kitt.fitting.noise import fit_noise
 from kitt.fitting.objective import Objective
 from kitt.fitting.optimise import CoarseSolutions, Solution
@@ -66,10 +66,10 @@ class Fitter:
     ) -> None:
         self.table, self.end = Table.of(data), end
         self.coarse = CoarseSolutions(self.table, FitConfig.of(config, options), _seed(random_state))
-        self.fitted: list[FittedGP] = []
+        self.fitted: list[GP] = []
         self.failures: list[Failure] = []
 
-    def fit(self, expression: Expression | str, start: Tensor | None = None) -> FittedGP:
+    def fit(self, expression: Expression | str, start: Tensor | None = None) -> GP:
         """Fit one expression. With `start`, flat parameters in the order of `solution`, there is no search."""
         self.fitted.append(model := _fit(_expression(expression), self.table, self.coarse, start, self.end))
         return model
@@ -121,7 +121,7 @@ def fit(
     config: FitConfig | None = None,
     random_state: RandomState = None,
     **options: Any,
-) -> FittedGP:
+) -> GP:
     """Fit one kernel to a table.
 
     Parameters
@@ -140,7 +140,7 @@ def fit(
 
     Returns
     -------
-    FittedGP
+    GP
 
     Examples
     --------
@@ -160,7 +160,7 @@ def fit_all(
     *,
     random_state: RandomState = None,
     **options: Any,
-) -> tuple[list[FittedGP], list[Failure]]:
+) -> tuple[list[GP], list[Failure]]:
     """Fit each expression as `fit` does, sharing starts. What cannot be fitted is reported and left out."""
     fitter = Fitter(data, config, random_state=random_state, **options)
     for expression in expressions:
@@ -170,7 +170,7 @@ def fit_all(
 
 def _fit(
     expression: Expression, table: Table, coarse: CoarseSolutions, start: Tensor | None = None, end: float = math.inf
-) -> FittedGP:
+) -> GP:
     config, began = coarse.config, time.monotonic()
     end = min(end, began + (config.deadline or math.inf))
     budget = Budget(end if coarse.is_all else began + config.search_share * (end - began))
@@ -188,7 +188,7 @@ def _fit(
             f"parameters from {len(used.y)} of {len(table.y)} rows; the posterior on all rows is sparse, "
             f"with {len(Z)} inducing points, and the likelihood its variational bound",
         )
-    model = FittedGP(
+    model = GP(
         fitted_kernel=FittedKernel.from_theta(
             kernel.expression, theta, table.columns, table.target, table.standardiser
         ),

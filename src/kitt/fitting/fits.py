@@ -16,7 +16,7 @@ from kitt.errors import FitError
 from kitt.fitting.candidates import Candidate, Effort, candidates, longer, without_noise
 from kitt.fitting.fit import Failure, Fitter
 from kitt.fitting.folds import FoldsConfig, with_folds
-from kitt.fitting.gp import FittedGP
+from kitt.fitting.gp import GP
 from kitt.fitting.options import Options, Progress
 from kitt.kernels.grammar import Expression
 from kitt.network.caption import Caption
@@ -33,7 +33,7 @@ MANY_COLUMNS_ROWS = 1000  # 300 rows of 100 columns (tests/test_quality.py)
 class Fits:
     """The models that were fitted to a table, the failures, and the score of each caption on a few hundred rows."""
 
-    models: list[FittedGP] = field(default_factory=list)
+    models: list[GP] = field(default_factory=list)
     is_plain: list[bool] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     verified: dict[Expression, float] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from torch import Tensor
 from kitt.errors import FitError
 from kitt.fitting.config import FitConfig
 from kitt.fitting.fit import UNFIT, Fitter, start_of
-from kitt.fitting.gp import FittedGP, on_all_rows
+from kitt.fitting.gp import GP, on_all_rows
 from kitt.kernels.exact import LeaveOneOut
 from kitt.kernels.grammar import Primitive
 from kitt.table.scaling import FloatArray
@@ -46,13 +46,13 @@ def split(rows: int, config: FoldsConfig) -> Iterator[tuple[Rows, Rows]]:
         yield np.setdiff1d(order, test), np.sort(test)
 
 
-def is_wave(model: FittedGP) -> bool:
+def is_wave(model: GP) -> bool:
     """Whether a kernel has waves in several columns: of so many possible ones, some wave fits any rows by chance."""
     repeats = (Primitive.PERIODIC, Primitive.COSINE)
     return len(model.fitted_kernel.columns) > 1 and any(p in repeats for w in model.expression for p in w.factors)
 
 
-def refitted(model: FittedGP, rows: Table, config: FoldsConfig, warm: bool = True, end: float = math.inf) -> FittedGP:
+def refitted(model: GP, rows: Table, config: FoldsConfig, warm: bool = True, end: float = math.inf) -> GP:
     """The same kernel fitted to these rows alone, or to a subset of them where there are very many, with the same prior.
 
     The fit starts from the parameters of `model`, or, if not `warm`, from a search on these rows only. At `end`, it stops.
@@ -68,18 +68,18 @@ def refitted(model: FittedGP, rows: Table, config: FoldsConfig, warm: bool = Tru
         raise FitError(f"{model.expression} could not be fitted without some of the rows: {error}") from error
 
 
-def transformed_as(model: FittedGP, rows: Table) -> Table:
+def transformed_as(model: GP, rows: Table) -> Table:
     """These rows with the transform of the target that a model uses."""
     y = torch.from_numpy(model.warp.forward(rows.warp.inverse(rows.y.numpy())))
     return replace(rows, y=y, warp=model.warp)
 
 
-def conditioned(model: FittedGP, rows: Table, config: FoldsConfig) -> FittedGP:
+def conditioned(model: GP, rows: Table, config: FoldsConfig) -> GP:
     """The model conditioned on all of these rows, if its parameters come from a subset of them."""
     return model if model.rows == len(rows.y) else on_all_rows(model, rows, FitConfig.inducing, config.seed)
 
 
-def held_out(model: FittedGP, table: Table, config: FoldsConfig, end: float = math.inf) -> tuple[Rows, LeaveOneOut]:
+def held_out(model: GP, table: Table, config: FoldsConfig, end: float = math.inf) -> tuple[Rows, LeaveOneOut]:
     """The rows of the folds that were evaluated by `end`, in order, and the prediction of each by the model fitted again."""
 
     def predict(rows: Table, X: Tensor) -> tuple[FloatArray, FloatArray]:
@@ -105,7 +105,7 @@ def predict_folds(
     return places[order], mean[order], variance[order]
 
 
-def with_folds(model: FittedGP, table: Table, config: FoldsConfig, end: float = math.inf) -> FittedGP:
+def with_folds(model: GP, table: Table, config: FoldsConfig, end: float = math.inf) -> GP:
     """The same model with predictions of left-out folds, by refitted parameters, in place of leave-one-out predictions."""
     places, found = held_out(model, table, config, end)
     if len(places) < len(table.y):

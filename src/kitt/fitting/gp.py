@@ -35,7 +35,7 @@ _FAR = 1e30  # standard deviations from which products of inputs overflow
 
 
 @dataclass(frozen=True)
-class FittedGP:
+class GP:
     """A Gaussian process with fitted parameters, conditioned on its table.
 
     Likelihoods, BIC and leave-one-out refer to the standardised target; predictions and `log_density` to the original.
@@ -85,7 +85,7 @@ class FittedGP:
 
     def __repr__(self) -> str:
         """The kernel, without the rows."""
-        return f"<FittedGP: {self.expression}, {counted(self.rows, 'row')}>"
+        return f"<GP: {self.expression}, {counted(self.rows, 'row')}>"
 
     @property
     def expression(self) -> Expression:
@@ -268,8 +268,8 @@ def unwarped(warp: Warp, mean: FloatArray, variance: FloatArray) -> tuple[FloatA
 
 
 def on_all_rows(
-    model: FittedGP, table: Table, inducing: int, seed: int, seconds: float = math.inf, places: Tensor | None = None
-) -> FittedGP:
+    model: GP, table: Table, inducing: int, seed: int, seconds: float = math.inf, places: Tensor | None = None
+) -> GP:
     """A GP fitted to some of the rows, with a sparse posterior on all of them or on as many as time allows.
 
     `places` are those of the rows that it was fitted to, where they are known.
@@ -305,7 +305,7 @@ def on_all_rows(
     return new
 
 
-def without_rows(model: FittedGP, places: NDArray[np.intp]) -> FittedGP:
+def without_rows(model: GP, places: NDArray[np.intp]) -> GP:
     """A sparse GP conditioned on all of its rows but those at these places; its parameters stay the same."""
     assert isinstance(model.posterior, SparsePosterior)
     rest = np.setdiff1d(np.arange(model.rows), places)

@@ -17,7 +17,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import ndtri, softmax
 
 from kitt.errors import InvalidInputError
-from kitt.fitting.gp import FittedGP
+from kitt.fitting.gp import GP
 from kitt.forecasting.fit import Fit
 from kitt.model.mixture import Component
 from kitt.model.predictive import Predictive, Tail
@@ -62,7 +62,7 @@ class Origin:
 
 
 def rolling(
-    model: FittedGP, steps: FloatArray, starts: Sequence[int], horizon: int, config: EvaluateConfig = DEFAULT
+    model: GP, steps: FloatArray, starts: Sequence[int], horizon: int, config: EvaluateConfig = DEFAULT
 ) -> list[Origin]:
     """Forecasts of the values up to the horizon after each start, the parameters as they are; at least of the next value.
 
@@ -107,7 +107,7 @@ def weigh(
 
 
 def rolling_error(
-    model: FittedGP, target: FloatArray, steps: FloatArray, horizon: int, config: EvaluateConfig = DEFAULT
+    model: GP, target: FloatArray, steps: FloatArray, horizon: int, config: EvaluateConfig = DEFAULT
 ) -> float:
     """Mean absolute error of the medians over past origins, in units of the standardised target."""
     starts = origin_starts(len(target), config.first_origin, config)
@@ -138,7 +138,7 @@ class Backtest:
 
 
 def backtest(
-    models: Sequence[FittedGP],
+    models: Sequence[GP],
     weights: FloatArray,
     target: FloatArray,
     steps: FloatArray,

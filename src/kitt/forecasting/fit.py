@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from kitt.errors import FitError
-from kitt.fitting.gp import FittedGP
+from kitt.fitting.gp import GP
 from kitt.fitting.starts import FlatPrior
 from kitt.forecasting.candidates import Candidate, Layout
 from kitt.kernels.fitted_kernel import FittedKernel
@@ -71,7 +71,7 @@ class Fit:
 
     candidate: Candidate
     layout: Layout
-    model: FittedGP
+    model: GP
     theta: Tensor  # the parameters, to start other fits from
 
     @property
@@ -87,7 +87,7 @@ def fit(candidate: Candidate, layout: Layout, table: Table, start: Tensor | None
     with threads_for(len(table.y)):
         theta, gradient, converged = _maximise(posterior, torch.from_numpy(layout.start) if start is None else start)
     kernel = FittedKernel.from_theta(layout.kernel.expression, theta, table.columns, table.target, table.standardiser)
-    model = FittedGP(
+    model = GP(
         fitted_kernel=kernel,
         X=table.X,
         y=table.y,

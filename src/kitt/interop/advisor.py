@@ -22,7 +22,7 @@ import numpy as np
 
 from kitt.errors import FitError, InvalidInputError
 from kitt.fitting.fit import Fitter, start_of
-from kitt.fitting.gp import FittedGP
+from kitt.fitting.gp import GP
 from kitt.interop.advisor_points import box_of, dataset_of, same_points, start_for, tables_of
 from kitt.interop.botorch_default import FAILURES, default_model
 from kitt.kernels.grammar import Expression, parse
@@ -225,7 +225,7 @@ class KernelAdvisor:
         return Fitter(table, prior="optimisation", random_state=self.random_state, max_iterations=iterations)
 
     def _keep(
-        self, rows: Dataset, models: list[FittedGP], plain: list[bool], captions: Captions | None, captioned: int
+        self, rows: Dataset, models: list[GP], plain: list[bool], captions: Captions | None, captioned: int
     ) -> None:
         if not models or captions is None:
             raise FitError("no kernel could be fitted to these points")

@@ -28,7 +28,7 @@ from kitt.fitting.candidates import PLAIN as PLAIN_KERNELS
 from kitt.fitting.candidates import prior_of
 from kitt.fitting.fit import Fitter
 from kitt.fitting.folds import FoldsConfig, conditioned, is_wave, refitted, split
-from kitt.fitting.gp import FittedGP, without_rows
+from kitt.fitting.gp import GP, without_rows
 from kitt.fitting.options import Progress
 from kitt.formatting import counted
 from kitt.kernels.exact import normal_log_density
@@ -239,9 +239,7 @@ def _plain(mixture: Mixture, is_plain: Sequence[bool]) -> int | None:
     return next((k for k, m in enumerate(mixture.models) if is_plain[k] and m.expression == PLAIN), None)
 
 
-def _entries(
-    mixture: Mixture, plain: FittedGP, table: Table, rows: Table, test: NDArray[np.intp]
-) -> dict[str, NDArray[Any]]:
+def _entries(mixture: Mixture, plain: GP, table: Table, rows: Table, test: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
     """The entries of `Evidence` for rows at some places, by a mixture and a plain GP that are conditioned on the others."""
     s, u = table.standardiser, table.y[test].numpy()
     raw = table.X[test].numpy() if s is None else s.inverse_x(table.X[test].numpy())
@@ -262,7 +260,7 @@ def _entries(
     }
 
 
-def _averaged(mixture: Mixture, again: Mapping[int, FittedGP], rows: Table, c: FoldsConfig) -> Mixture:
+def _averaged(mixture: Mixture, again: Mapping[int, GP], rows: Table, c: FoldsConfig) -> Mixture:
     """The mixture of refitted models, with new weights if they were stacked, conditioned on all of these rows."""
     models = tuple(again.values())
     new = Mixture(models, *stack(models)) if mixture.tail.weight else Mixture.of(models, mixture.weights[list(again)])

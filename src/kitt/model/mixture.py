@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from kitt.errors import InvalidInputError
-from kitt.fitting.gp import FittedGP
+from kitt.fitting.gp import GP
 from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.model.predictive import NO_TAIL, Predictive, Tail
 from kitt.table.dataset import values_of
@@ -49,7 +49,7 @@ def shared_spread(components: Sequence[Component]) -> float:
     return max(1.0, min(c.spread for c in components))
 
 
-def shares_of(parts: Sequence[FittedGP] | Sequence[FittedKernel], weights: Sequence[float] | FloatArray) -> str:
+def shares_of(parts: Sequence[GP] | Sequence[FittedKernel], weights: Sequence[float] | FloatArray) -> str:
     """The expressions with a weight of at least half a per cent, the heaviest first."""
     order = sorted(range(len(parts)), key=lambda k: -weights[k])
     return ", ".join(f"{parts[k].expression} {weights[k]:.0%}" for k in order if weights[k] >= 0.005)
@@ -61,7 +61,7 @@ class Mixture:
 
     Attributes
     ----------
-    models : tuple of FittedGP
+    models : tuple of GP
     weights : ndarray
         The weight of each model; they sum to one.
     components : tuple of Component
@@ -79,7 +79,7 @@ class Mixture:
     array([0.1])
     """
 
-    models: tuple[FittedGP, ...]
+    models: tuple[GP, ...]
     components: tuple[Component, ...]
     tail: Tail = NO_TAIL
 
@@ -104,14 +104,14 @@ class Mixture:
                 raise InvalidInputError("the models of a mixture must be fitted on the same rows and columns")
 
     @classmethod
-    def of(cls, models: Sequence[FittedGP], weights: ArrayLike) -> Mixture:
+    def of(cls, models: Sequence[GP], weights: ArrayLike) -> Mixture:
         """A mixture in which each GP is one component, with constant noise and without a tail."""
         w = np.asarray(weights, np.float64)
         if w.shape != (len(models),):
             raise InvalidInputError(f"expected a non-negative weight for each of {len(models)} models, got {w}")
         return cls(tuple(models), tuple(Component(k, float(weight)) for k, weight in enumerate(w)))
 
-    def _same_scale(self, model: FittedGP) -> bool:
+    def _same_scale(self, model: GP) -> bool:
         ours, theirs = self._standardiser, model.fitted_kernel.standardiser
         return ours is theirs or (ours is not None and theirs is not None and ours.to_dict() == theirs.to_dict())
 

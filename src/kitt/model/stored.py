@@ -19,7 +19,7 @@ from kitt.errors import InvalidInputError
 from kitt.files import check_format, check_schema, read_schema
 from kitt.fitting.candidates import prior_of
 from kitt.fitting.config import FitConfig
-from kitt.fitting.gp import FittedGP
+from kitt.fitting.gp import GP
 from kitt.fitting.noise import NoiseModel
 from kitt.kernels import fitted_kernel
 from kitt.kernels.exact import LeaveOneOut
@@ -78,7 +78,7 @@ def left_out_of(predictions: LeaveOneOut | None) -> dict[str, str] | None:
     return {"mean": _encoded(predictions.mean), "variance": _encoded(predictions.variance)}
 
 
-def posterior_of(model: FittedGP) -> dict[str, Any] | None:
+def posterior_of(model: GP) -> dict[str, Any] | None:
     """A sparse posterior without its rows, as JSON types; None for an exact one."""
     if not isinstance(model.posterior, SparsePosterior):
         return None
@@ -99,7 +99,7 @@ def _decoded(text: str) -> FloatArray:
     return np.frombuffer(base64.b64decode(text, validate=True), "<f8").astype(np.float64)
 
 
-def facts_of(model: FittedGP | None) -> dict[str, Any]:
+def facts_of(model: GP | None) -> dict[str, Any]:
     """How the fit went, as JSON types."""
     facts = {name: getattr(model, name) for name in NO_FACTS} if model else dict(NO_FACTS)
     norm = facts["gradient_norm"] if math.isfinite(facts["gradient_norm"]) else None
@@ -205,7 +205,7 @@ def conditioned(
     posterior: Mapping[str, Any] | None,
     left_out: Mapping[str, Any] | None,
     facts: Mapping[str, Any],
-) -> FittedGP:
+) -> GP:
     """The GP of a kernel conditioned on rows, as `fit` returns it: exact, or sparse with inducing points.
 
     What is given of the same rows, a sparse posterior and predictions of rows left out, is not computed again.
@@ -219,7 +219,7 @@ def conditioned(
     if places is not None and (not len(places) or int(places.max()) >= len(y)):
         raise InvalidInputError(f"expected places of rows that are smaller than their number, {len(y)}")
     facts = {**facts, "gradient_norm": norm, "warnings": tuple(facts["warnings"]), "places_at_fit": places}
-    gp = FittedGP(
+    gp = GP(
         fitted_kernel=kernel,
         X=X,
         y=y,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kitt.errors import InvalidInputError
 from kitt.fitting.fit import Failure
-from kitt.fitting.gp import FittedGP
+from kitt.fitting.gp import GP
 from kitt.fitting.options import Options
 from kitt.formatting import counted
 from kitt.kernels.grammar import Expression
@@ -193,7 +193,7 @@ def _row(*cells: str) -> str:
     return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
 
 
-def _facts(model: FittedGP, weight: float, is_plain: bool) -> dict[str, Any]:
+def _facts(model: GP, weight: float, is_plain: bool) -> dict[str, Any]:
     """A fitted kernel as JSON types."""
     return {
         "name": _name(model.expression, is_plain, not model.warp.is_identity),

@@ -16,7 +16,7 @@ from scipy.special import gammaincc, ndtri
 from kitt.errors import InvalidInputError
 from kitt.fitting import gp
 from kitt.fitting.fits import places_to_fit
-from kitt.fitting.gp import FittedGP
+from kitt.fitting.gp import GP
 from kitt.fitting.options import Options
 from kitt.kernels.exact import Posterior
 from kitt.model.mixture import Mixture
@@ -89,7 +89,7 @@ def updated(mixture: Mixture, new: Dataset) -> tuple[Mixture, Predictive]:
     return replace(mixture, models=tuple(models)), Predictive(weights, mean, np.sqrt(variance), warps, mixture.tail)
 
 
-def _extended(model: FittedGP, new: Dataset, used: bool, is_changing: bool) -> FittedGP:
+def _extended(model: GP, new: Dataset, used: bool, is_changing: bool) -> GP:
     """The same GP conditioned on more rows; its Cholesky factor is extended, and its noise model kept, where used."""
     s = model.fitted_kernel.standardiser
     Z = model.inputs(new.X)
@@ -111,7 +111,7 @@ def _extended(model: FittedGP, new: Dataset, used: bool, is_changing: bool) -> F
     return more
 
 
-def _one_step_ahead(before: FittedGP, after: FittedGP, new: Dataset) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _one_step_ahead(before: GP, after: GP, new: Dataset) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Inputs, and mean and variance of each new row given the rows before it, from the new rows of the Cholesky factor.
 
     A sparse posterior predicts all new rows from the old ones.

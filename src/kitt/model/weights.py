@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.special import softmax
 
 from kitt.errors import InvalidInputError
-from kitt.fitting.gp import FittedGP
+from kitt.fitting.gp import GP
 from kitt.fitting.options import Weighting
 from kitt.kernels.exact import normal_log_density
 from kitt.model.mixture import Component, Mixture
@@ -36,7 +36,7 @@ DEFAULT = WeightsConfig()
 
 
 def weights(
-    models: Sequence[FittedGP],
+    models: Sequence[GP],
     method: Weighting = "bic",
     network_log_probs: ArrayLike | None = None,
     config: WeightsConfig = DEFAULT,
@@ -55,7 +55,7 @@ def weights(
 
 
 def _weights(
-    models: Sequence[FittedGP], method: Weighting, network_log_probs: ArrayLike | None, config: WeightsConfig
+    models: Sequence[GP], method: Weighting, network_log_probs: ArrayLike | None, config: WeightsConfig
 ) -> FloatArray:
     if method == "network":
         if network_log_probs is None or np.shape(network_log_probs) != (len(models),):
@@ -73,16 +73,14 @@ def _weights(
     raise InvalidInputError(f"weights must be one of {', '.join(get_args(Weighting))}, got {method!r}")
 
 
-def average(
-    models: Sequence[FittedGP], method: Weighting, captions: Captions, config: WeightsConfig = DEFAULT
-) -> Mixture:
+def average(models: Sequence[GP], method: Weighting, captions: Captions, config: WeightsConfig = DEFAULT) -> Mixture:
     """The mixture of fitted models: stacked with changing noise, spreads and tail, or weighted as in the paper."""
     if method == "stacking":
         return Mixture(tuple(models), *stack(models, config))
     return Mixture.of(models, weights(models, method, log_probabilities(models, captions), config))
 
 
-def stack(models: Sequence[FittedGP], config: WeightsConfig = DEFAULT) -> tuple[tuple[Component, ...], Tail]:
+def stack(models: Sequence[GP], config: WeightsConfig = DEFAULT) -> tuple[tuple[Component, ...], Tail]:
     """Components and tail of the mixture with the highest leave-one-out density, penalised for each parameter.
 
     Every model enters with constant and with changing noise, and with its predictive variance times each of a few factors.
@@ -119,7 +117,7 @@ def stacked(log_density: FloatArray, steps: int = DEFAULT.em_steps) -> FloatArra
     return w / w.sum()
 
 
-def log_probabilities(models: Sequence[FittedGP], captions: Captions) -> list[float]:
+def log_probabilities(models: Sequence[GP], captions: Captions) -> list[float]:
     """The network's log-probability of each model's expression; if it is no caption, that of its words multiplied."""
     out = []
     for model in models:

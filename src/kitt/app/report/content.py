@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kitt.fitting.gp import FittedGP
+from kitt.fitting.gp import GP
 from kitt.formatting import counted
 from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.kernels.grammar import WORDS, Expression, Primitive
@@ -78,7 +78,7 @@ def _probability(captions: Iterable[Caption], expression: Expression) -> float |
     return next((c.probability for c in captions if c.expression.same_sum(expression)), None)
 
 
-def plain(suggestion: Suggestion) -> FittedGP | None:
+def plain(suggestion: Suggestion) -> GP | None:
     """The common default: plain RBF-ARD, or whatever plain kernel there is."""
     model = suggestion.fitted
     plains = [gp for gp, yes in zip(model.mixture.models, model.is_plain, strict=True) if yes]

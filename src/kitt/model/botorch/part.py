@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from kitt.errors import InvalidInputError
-from kitt.fitting.gp import FittedGP
+from kitt.fitting.gp import GP
 from kitt.kernels.exact import extended_factor
 from kitt.kernels.sparse import SparsePosterior
 from kitt.model.mixture import Component
@@ -28,7 +28,7 @@ class Part(torch.nn.Module):
     LB: Tensor  # of a sparse posterior
     alpha: Tensor
 
-    def __init__(self, gp: FittedGP, is_changing: bool) -> None:
+    def __init__(self, gp: GP, is_changing: bool) -> None:
         """`is_changing`: whether the noise model is used; otherwise it is not fitted."""
         super().__init__()
         posterior = gp.posterior
