@@ -52,7 +52,7 @@ def test_help_is_quick_and_teaches(run) -> None:
 HEAVY = (  # `kitt suggest` answers without importing any of these
     *("sklearn", "scipy.optimize", "scipy.stats", "jsonschema", "narwhals", "joblib", "distributed", "matplotlib"),
     *("jinja2", "fastapi", "uvicorn", "lightning", "gpytorch", "botorch", "polars", "sympy", "torch._dynamo"),
-    *("kitt.app.estimator", "kitt.explanation", "kitt.export", "kitt.app.report", "kitt.app.page", "kitt_lab"),
+    *("kitt.app.estimator", "kitt.explanation", "kitt.app.report", "kitt.app.page", "kitt_lab"),
 )
 
 
