@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kitt.errors import FitError, InvalidInputError, KittError, MissingExtraError
+from kitt.errors import FitError, InvalidInputError, KittError
 from kitt.fitting.fit import UNFIT
 from kitt.forecasting.result import LEVELS, Forecast
 from kitt.forecasting.tables import Columns, SeriesTable, one_series, series_of
+from kitt.runs import Killed, in_order, run_each
 from kitt.table.encoding import check_unique
 from kitt.table.frames import as_frame
 from kitt.table.reading import refusal
@@ -20,8 +22,7 @@ if TYPE_CHECKING:
 
 
 # A name, and a series, or the rows of a table with their columns, or the error because of which there are none.
-Task = tuple[str, Any, Columns | None]
-_PATIENCE = 10  # seconds to wait for a scheduler
+SeriesTask = tuple[str, Any, Columns | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +104,7 @@ def forecast_many(
     (8, ['new'])
     """
     if isinstance(data, Mapping):
-        tasks: list[Task] = [(str(name), SeriesTable(y), None) for name, y in data.items()]
+        tasks: list[SeriesTask] = [(str(name), SeriesTable(y), None) for name, y in data.items()]
     else:
         frame = as_frame(data)
         if frame is None:
@@ -116,7 +117,7 @@ def forecast_many(
 
 
 def run(
-    tasks: Sequence[Task],
+    tasks: Sequence[SeriesTask],
     horizon: int,
     levels: tuple[float, ...],
     options: Mapping[str, Any],
@@ -131,55 +132,27 @@ def run(
     if not tasks:
         raise refusal("at least one series", "none", "give a table with rows, or a mapping that is not empty")
     check_unique([name for name, _, _ in tasks], "series")
-    done = []
-    for record in _each(tasks, horizon, levels, options, jobs, scheduler):
-        done.append(record)
+    work = partial(record_of, horizon=horizon, levels=levels, options=options)
+
+    def report(position: int, share: float) -> None:
         if progress is not None:
-            progress(record["summary"]["series"], len(done) / len(tasks))
-    return done
+            progress(tasks[position][0], share)
+
+    records = in_order(run_each(work, tasks, 0 if jobs == 1 else jobs, scheduler, report))
+    return [
+        _unfinished(name, record) if isinstance(record, Killed) else record
+        for (name, _, _), record in zip(tasks, records, strict=True)
+    ]
 
 
-def _each(
-    tasks: Sequence[Task],
-    horizon: int,
-    levels: tuple[float, ...],
-    options: Mapping[str, Any],
-    jobs: int,
-    scheduler: str | None,
-) -> Iterator[dict[str, Any]]:
-    arguments = [(*task, horizon, levels, dict(options)) for task in tasks]
-    if jobs == 1 and scheduler is None:
-        yield from (record_of(*argument) for argument in arguments)
-        return
-    from joblib import Parallel, delayed, parallel_config
-
-    work = (delayed(record_of)(*argument) for argument in arguments)
-    if scheduler is None:
-        yield from Parallel(n_jobs=jobs, return_as="generator")(work)
-        return
-    with cluster(scheduler) as client, parallel_config("dask", client=client):
-        yield from Parallel(n_jobs=-1, return_as="generator")(work)
+def _unfinished(name: str, killed: Killed) -> dict[str, Any]:
+    return {"frame": None, "summary": {"series": name, "error": FitError(killed.error)}}
 
 
-def cluster(scheduler: str) -> Any:
-    """A client of a dask scheduler."""
-    try:
-        from distributed import Client
-    except ImportError as error:
-        raise MissingExtraError("distributed", "many", "a dask scheduler") from error
-    try:
-        return Client(scheduler, timeout=_PATIENCE)
-    except (OSError, ValueError) as error:
-        raise InvalidInputError(
-            f"expected a dask scheduler at '{scheduler}'; got no answer ({error}): start one with `dask scheduler`"
-        ) from error
-
-
-def record_of(
-    name: str, rows: Any, columns: Columns | None, horizon: int, levels: tuple[float, ...], options: Mapping[str, Any]
-) -> dict[str, Any]:
+def record_of(task: SeriesTask, horizon: int, levels: tuple[float, ...], options: Mapping[str, Any]) -> dict[str, Any]:
     """The forecast of one series; its error, if it has one that a user can mend."""
     began = time.process_time()
+    name, rows, columns = task
     summary: dict[str, Any] = {"series": name, "error": None}
     try:
         if isinstance(rows, KittError):

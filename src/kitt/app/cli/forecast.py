@@ -18,7 +18,7 @@ from kitt.errors import InvalidInputError, KittError
 from kitt.files import check_writable
 
 if TYPE_CHECKING:
-    from kitt.forecasting.many import Forecasts, Task
+    from kitt.forecasting.many import Forecasts, SeriesTask
     from kitt.forecasting.result import Forecast
     from kitt.forecasting.tables import Columns
 
@@ -90,12 +90,12 @@ def forecast(
         _many(tasks, horizon, levels, options, (out, summary), as_json, jobs, scheduler)
 
 
-def _tasks(paths: Sequence[str], wanted: Columns) -> list[Task]:
+def _tasks(paths: Sequence[str], wanted: Columns) -> list[SeriesTask]:
     """The name, the rows and the columns of each series; for one of several files that cannot be read, the error."""
     from kitt.forecasting.tables import dates_of, series_of
     from kitt.table.reading import read_table
 
-    tasks: list[Task] = []
+    tasks: list[SeriesTask] = []
     for path in paths:
         try:
             frame, read = read_table(path)
@@ -183,7 +183,7 @@ def _show(made: Forecast, levels: Sequence[float], is_listed: bool) -> None:
 
 
 def _many(
-    tasks: Sequence[Task],
+    tasks: Sequence[SeriesTask],
     horizon: int,
     levels: Sequence[float],
     options: dict[str, Any],
