@@ -14,6 +14,10 @@ def square(x: int) -> int:
     return x * x
 
 
+def refuse(x: int) -> int:
+    raise ValueError(f"no square of {x}")
+
+
 @pytest.mark.parametrize("jobs", [0, 2])
 def test_results_come_with_their_position_and_their_share(jobs: int) -> None:
     shares: dict[int, float] = {}
@@ -37,6 +41,8 @@ def test_results_in_order_come_as_soon_as_those_before_them() -> None:
     assert list(coming) == [(2, "c")]
 
 
-def test_an_error_is_raised_where_the_results_are_read() -> None:
-    with pytest.raises(TypeError):
-        list(run_each(square, ["x"], jobs=0))
+@pytest.mark.parametrize("jobs", [0, 2])
+def test_an_error_is_raised_where_the_results_are_read(jobs: int) -> None:
+    results = run_each(refuse, [1], jobs)
+    with pytest.raises(ValueError, match="no square of 1"):
+        next(results)

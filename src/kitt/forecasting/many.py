@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kitt.errors import FitError, InvalidInputError, KittError
 from kitt.fitting.fit import UNFIT
 from kitt.forecasting.result import LEVELS, Forecast
-from kitt.forecasting.tables import Columns, SeriesTable, one_series, series_of
+from kitt.forecasting.tables import ColumnRoles, SeriesTable, one_series, series_of
 from kitt.runs import Killed, in_order, run_each
 from kitt.table.encoding import check_unique
 from kitt.table.frames import as_frame
@@ -20,9 +20,8 @@ from kitt.table.reading import refusal
 if TYPE_CHECKING:
     import pandas as pd
 
-
-# A name, and a series, or the rows of a table with their columns, or the error because of which there are none.
-SeriesTask = tuple[str, Any, Columns | None]
+# The name of a series; its values, or its rows of a table, or the error that it has instead; the roles of the columns.
+SeriesTask = tuple[str, Any, ColumnRoles | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +38,8 @@ class Forecasts:
     Examples
     --------
     >>> import kitt
-    >>> found = kitt.forecast_many({"a": [1.0, 2.0] * 8, "b": [3.0]}, horizon=2, season=2)
-    >>> list(found.table["series"].unique()), list(found.failures["series"])
+    >>> many = kitt.forecast_many({"a": [1.0, 2.0] * 8, "b": [3.0]}, horizon=2, season=2)
+    >>> list(many.table["series"].unique()), list(many.failures["series"])
     (['a'], ['b'])
     """
 
@@ -80,15 +79,15 @@ def forecast_many(
         The columns that tell the series apart.
     horizon : int
     jobs : int
-        Series at a time, each in a process of its own.
+        How many series are forecast at the same time, each in a process of its own.
     scheduler : str, optional
         The address of a dask scheduler, to use a cluster instead.
     progress : callable, optional
         Called with the name of a series that is done and the share of all.
     levels : iterable of float
-        Of the quantiles in the table.
+        The levels of the quantiles in the table.
     **options
-        Those of `kitt.forecast`: season, changes.
+        The options season and changes of `kitt.forecast`.
 
     Returns
     -------
@@ -99,8 +98,8 @@ def forecast_many(
     >>> import numpy as np, kitt
     >>> rng = np.random.default_rng(0)
     >>> shops = {name: 20 + 5 * np.sin(np.arange(40) * np.pi / 2) + rng.normal(size=40) for name in ("north", "south")}
-    >>> found = kitt.forecast_many({**shops, "new": [1.0, 2.0]}, horizon=4, season=4)
-    >>> len(found.table), list(found.failures["series"])
+    >>> many = kitt.forecast_many({**shops, "new": [1.0, 2.0]}, horizon=4, season=4)
+    >>> len(many.table), list(many.failures["series"])
     (8, ['new'])
     """
     if isinstance(data, Mapping):
@@ -109,14 +108,14 @@ def forecast_many(
         frame = as_frame(data)
         if frame is None:
             raise InvalidInputError(f"expected a data frame or a mapping of series; got {type(data).__name__}")
-        columns = Columns(target, time, (by,) if isinstance(by, str) else tuple(by))
+        columns = ColumnRoles(target, time, (by,) if isinstance(by, str) else tuple(by))
         frame, columns = columns.of(frame)
         tasks = [(name, rows, columns) for name, rows in series_of(frame, columns)]
-    records = run(tasks, horizon, tuple(levels), options, jobs, scheduler, progress)
+    records = forecast_tasks(tasks, horizon, tuple(levels), options, jobs, scheduler, progress)
     return collected(records)
 
 
-def run(
+def forecast_tasks(
     tasks: Sequence[SeriesTask],
     horizon: int,
     levels: tuple[float, ...],
@@ -161,7 +160,7 @@ def record_of(task: SeriesTask, horizon: int, levels: tuple[float, ...], options
         made = table.forecast(horizon, **options)
         frame = made.to_frame(levels).reset_index(names="index")
         frame.insert(0, "series", name)
-        summary |= summarised(made)
+        summary |= summary_of(made)
     except UNFIT as error:
         known = isinstance(error, KittError)
         frame, summary["error"] = None, error if known else FitError(f"the series could not be fitted: {error}")
@@ -169,14 +168,14 @@ def record_of(task: SeriesTask, horizon: int, levels: tuple[float, ...], options
     return {"frame": frame, "summary": summary}
 
 
-def summarised(made: Forecast) -> dict[str, Any]:
+def summary_of(made: Forecast) -> dict[str, Any]:
     """A line about a forecast."""
     claims = None if made.past is None else made.accuracy(0.9)
     return {
         "values": made.series.n,
         "season": " and ".join(f"{s.period / made.series.step:.4g}" for s in made.active_seasons) or "none",
         "trend": made.level.form,
-        "scale": "logarithm" if made.candidates[made.best].is_log else "values",
+        "scale": "logarithm" if made.structures[made.best].is_log else "values",
         "past_error": None if claims is None else claims["mean_absolute_error"],
         "past_coverage": None if claims is None else claims["coverage"],
     }

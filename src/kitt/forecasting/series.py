@@ -15,7 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kitt.errors import InvalidInputError
-from kitt.forecasting.times import TIMES, Zone, number_step, of_numbers, readings
+from kitt.forecasting.times import (
+    BUSINESS_FILLED,
+    BUSINESS_ROWS,
+    FILLED,
+    MISPLACED,
+    REGULAR,
+    ROUNDED_YEAR,
+    Zone,
+    dates_from_numbers,
+    number_step,
+    readings,
+)
 from kitt.table.scaling import FloatArray
 
 if TYPE_CHECKING:
@@ -35,7 +46,7 @@ class Frequency:
     """
 
     unit: str
-    size: float = 1.0  # of a step: months, business days, seconds, or units of the index
+    size: float = 1.0  # how many months, business days, seconds, or units of the index a step has
     at_month_end: bool = False
 
     @property
@@ -51,7 +62,7 @@ class Frequency:
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """What was seen (N values), and where the index ends.
+    """The N values that were seen, and where the index ends.
 
     Parameters
     ----------
@@ -80,7 +91,7 @@ class Series:
     name: str = "y"
     missing: int = 0
     notes: tuple[str, ...] = ()
-    zone: Zone | None = None  # of the index, if it has one
+    zone: Zone | None = None  # the time zone of the index, if it has one
 
     @property
     def n(self) -> int:
@@ -91,12 +102,12 @@ class Series:
         """The series of values and an index: numbers, dates, or texts that are dates; without one, 0, 1, 2 and so on."""
         import pandas as pd
 
-        values, found, name = _values(y)
+        values, own_index, name = _values(y)
         if (count := int(np.isfinite(values).sum())) < MIN_VALUES:
             raise InvalidInputError(
                 f"expected at least {MIN_VALUES} values to forecast from; got {count}: give a longer series"
             )
-        labels, notes = read_index(found if index is None else index, len(values))
+        labels, notes = read_index(own_index if index is None else index, len(values))
         zone = Zone.of(labels)
         labels = labels if zone is None else zone.naive(pd.DatetimeIndex(labels))
         order = np.arange(len(values))
@@ -150,7 +161,7 @@ class Series:
             return pd.DatetimeIndex(self.origin + pd.to_timedelta(np.round(times * size * 1e6), unit="us"))
         if kind == "days":
             return pd.DatetimeIndex(self.origin + pd.to_timedelta(np.round(times * _DAY), unit="s"))
-        raw = times if kind == "irregular" else np.round(float(self.origin) + times * size, _digits(size))
+        raw = times if kind == "irregular" else np.round(float(self.origin) + times * size, _decimal_places(size))
         is_whole = kind == "number" and float(size).is_integer() and float(self.origin).is_integer()
         return pd.Index(np.round(raw).astype(np.int64) if is_whole else raw)
 
@@ -166,7 +177,7 @@ class Series:
 
     def check_times(self, labels: Any, times: FloatArray, what: str) -> None:
         """An error if these entries of the index are not at these times, one after the other."""
-        off = np.abs(self.time_of(labels) - times) > TIMES.misplaced * self.step
+        off = np.abs(self.time_of(labels) - times) > MISPLACED * self.step
         if off.any():
             i = int(np.flatnonzero(off)[0])
             raise InvalidInputError(
@@ -202,7 +213,7 @@ def _values(y: Any) -> tuple[FloatArray, Any, str]:
 
 
 def read_index(index: Any, count: int) -> tuple[pd.Index, tuple[str, ...]]:
-    """As dates, which may have a zone, or numbers; with notes on how they were read."""
+    """Read an index as dates, which may have a zone, or as numbers; with notes on how it was read."""
     import pandas as pd
 
     if index is None:
@@ -222,7 +233,7 @@ def read_index(index: Any, count: int) -> tuple[pd.Index, tuple[str, ...]]:
         return labels, ()
     if not is_number:
         return _dates(labels)
-    dated = of_numbers(labels)
+    dated = dates_from_numbers(labels)
     return (labels, ()) if dated is None else (dated[0], (dated[1],))
 
 
@@ -242,12 +253,12 @@ def _check_distinct(labels: pd.Index) -> None:
 
 def _dates(labels: pd.Index) -> tuple[pd.DatetimeIndex, tuple[str, ...]]:
     """Texts as dates: where days and months may be either, as those that follow each other regularly."""
-    found = readings(labels)
-    if len(found) == 1:
-        return found[0].dates, ()
-    regular = [one for one in found if one.dates.is_unique and _frequency(one.dates.sort_values()).unit != "days"]
+    possible = readings(labels)
+    if len(possible) == 1:
+        return possible[0].dates, ()
+    regular = [one for one in possible if one.dates.is_unique and _frequency(one.dates.sort_values()).unit != "days"]
     if len(regular) != 1:
-        fits = " and ".join(one.name for one in found)
+        fits = " and ".join(one.name for one in possible)
         raise InvalidInputError(
             f"expected dates with one reading; got '{labels[0]}', which fits {fits}: write 2020-12-31"
         )
@@ -305,19 +316,19 @@ def _frequency(labels: pd.Index) -> Frequency:
 
 def _is_regular(steps: FloatArray) -> bool:
     off = np.abs(steps - np.round(steps))
-    return bool(off.max() < TIMES.regular) and _is_filled(steps[-1], len(steps))
+    return bool(off.max() < REGULAR) and _is_filled(steps[-1], len(steps))
 
 
 def _is_filled(steps: float, count: int) -> bool:
-    return count >= TIMES.filled * steps
+    return count >= FILLED * steps
 
 
 def _is_business(labels: pd.DatetimeIndex) -> bool:
     """Weekdays only, of which hardly any is missing; over more than two weeks."""
-    if (labels.day_of_week > 4).any() or not (labels == labels.normalize()).all() or len(labels) < TIMES.business_rows:
+    if (labels.day_of_week > 4).any() or not (labels == labels.normalize()).all() or len(labels) < BUSINESS_ROWS:
         return False
     days = np.busday_count(labels[0].date(), labels[-1].date()) + 1
-    return bool(len(labels) > TIMES.business_filled * days) and bool((np.diff(labels) == np.timedelta64(3, "D")).any())
+    return bool(len(labels) > BUSINESS_FILLED * days) and bool((np.diff(labels) == np.timedelta64(3, "D")).any())
 
 
 def _times(labels: pd.Index, frequency: Frequency) -> tuple[FloatArray, float]:
@@ -345,27 +356,27 @@ def _calendar(frequency: Frequency, step: float) -> dict[str, float]:
     """Periods of the calendar in units of `times`, from two steps on."""
     kind, size = frequency.unit, frequency.size
     if kind == "month":
-        found = {"year": 12 / size}
+        periods = {"year": 12 / size}
     elif kind == "business":
-        found = {"week": 5.0, "month": _NUMBERS["month"] * 5 / 7, "year": _NUMBERS["year"] * 5 / 7}
+        periods = {"week": 5.0, "month": _NUMBERS["month"] * 5 / 7, "year": _NUMBERS["year"] * 5 / 7}
     elif kind == "seconds":
-        found = {name: days * _DAY / size for name, days in _NUMBERS.items()}
-        found["hour"] = 3600 / size
+        periods = {name: days * _DAY / size for name, days in _NUMBERS.items()}
+        periods["hour"] = 3600 / size
     elif kind == "days":
-        found = dict(_NUMBERS)
+        periods = dict(_NUMBERS)
     elif kind == "number":
-        found = {"unit of time": _rounded(1 / size)}
+        periods = {"unit of time": _rounded(1 / size)}
     else:
-        found = {"unit of time": 1.0}
-    return {name: period for name, period in found.items() if period > 1.99 * step}
+        periods = {"unit of time": 1.0}
+    return {name: period for name, period in periods.items() if period > 1.99 * step}
 
 
-def _digits(size: float) -> int:
+def _decimal_places(size: float) -> int:
     """Decimal places of a number with steps of this size."""
     return 6 - int(np.floor(np.log10(size)))
 
 
 def _rounded(period: float) -> float:
     """A whole number of steps where decimal years are rounded."""
-    share, most = TIMES.rounded_year
+    share, most = ROUNDED_YEAR
     return round(period) if abs(period - round(period)) < share * period and period < most else period
