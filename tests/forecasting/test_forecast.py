@@ -1,8 +1,10 @@
 """Forecasts of series whose future is known."""
 
 import json
+import os
 import pickle
 import re
+import signal
 from dataclasses import replace
 
 import numpy as np
@@ -262,6 +264,20 @@ def test_awkward_series_have_a_forecast(y: np.ndarray, horizon: int) -> None:
     assert np.isfinite(made.to_frame().to_numpy()).all()
     assert made.explain()
     assert text_picture(made)
+
+
+class Deadly:
+    """A series that kills the process which reads it."""
+
+    def __array__(self, *_: object, **__: object) -> np.ndarray:
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError
+
+
+def test_a_series_that_kills_its_process_does_not_stop_the_others() -> None:
+    many = kitt.forecast_many({"deadly": Deadly(), "good": np.arange(12.0)}, horizon=2, season=0, jobs=2)
+    assert list(many.table["series"].unique()) == ["good"]
+    assert "killed, twice" in many.failures["error"].iloc[0]
 
 
 def test_rows_at_the_end_without_a_value_are_told() -> None:

@@ -2,7 +2,7 @@
 
 Files in the order of the pipeline, each importing only from those before it:
 
-- reading: `times`, `series`, `covariates`
+- reading: `times`, `frequency`, `series`, `covariates`
 - structure: `structures`, `fit`, `seasons`, `changepoint`
 - result: `evaluate`, `level`, `words`, `result`, `picture`
 - all of it: `pipeline`, `forecaster`, `tables`, `many`

@@ -86,7 +86,7 @@ class Forecast:
 
     @cached_property
     def mean(self) -> FloatArray:
-        """(horizon,)"""
+        """The mean of each value, (horizon,)."""
         return self.mixture.predict(self.inputs)[0]
 
     @cached_property
@@ -96,11 +96,11 @@ class Forecast:
 
     @cached_property
     def median(self) -> FloatArray:
-        """(horizon,): the point forecast whose mean absolute error is expected to be smallest."""
+        """The point forecast whose mean absolute error is expected to be smallest, (horizon,)."""
         return self.quantiles([0.5])[:, 0]
 
     def quantiles(self, levels: ArrayLike) -> FloatArray:
-        """(horizon, Q) for levels between 0 and 1."""
+        """Quantiles of shape (horizon, Q) at levels between 0 and 1."""
         return self.mixture.quantiles(self.inputs, levels)
 
     def interval(self, level: float = 0.9) -> tuple[FloatArray, FloatArray]:

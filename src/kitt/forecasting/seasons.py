@@ -63,7 +63,7 @@ class Season:
 
 @dataclass(frozen=True, eq=False)
 class _Whitened:
-    """The series after its random walk, and the waves that were found already, are taken out."""
+    """The series whitened by the covariance of its level, without the waves that were found already."""
 
     L: FloatArray
     y: FloatArray

@@ -220,7 +220,7 @@ def _curve(structure: Structure) -> tuple[tuple[float, float], tuple[float, floa
 
 
 def _linear(slot: Slot, word: Word, structure: Structure, dims: int) -> _Free:
-    """A line in time, if the trend has one, and in the further columns that the structure sees; or a factor in time."""
+    """Prior, start and held values of Linear: a line in time, if the trend has one, and in further columns; or a factor."""
     is_factor = len(word.factors) > 1
     if slot.parameter is Parameter.SHIFT:
         # Two factors start at different shifts: equal ones would stay equal.

@@ -31,7 +31,7 @@ class SeriesTable:
     X: Any = None
     future: Any = None
     future_index: Any = None
-    notes: Notes = ()  # on how the values were read
+    notes: Notes = ()  # how the values were read
 
     def forecast(self, horizon: int, **options: Any) -> Forecast:
         """The next values: as many as the horizon says, or as there are rows ahead with columns that are known."""
@@ -57,7 +57,7 @@ class SeriesTable:
 
 @dataclass(frozen=True)
 class ColumnRoles:
-    """Which columns of a table are what. Without a target, it is the last; without a time, the rows follow each other."""
+    """The roles of the columns of a table: the target is by default the last; without a time, the rows follow each other."""
 
     target: str | None = None
     time: str | None = None

@@ -28,17 +28,9 @@ _PERIODS = {  # texts that name a span of time, and what reads them as its first
 }
 _OFFSET = r"(?<=\d)\s*(Z|[+-]\d{2}:?\d{2})$"  # the offset from UTC at the end of a time of day
 _NAMES = {"d": "day", "m": "month", "Y": "year", "y": "year"}
-
-
-# When times count as regular; set by hand.
-REGULAR = 0.02  # a regular time may be off by this share of a step, however it is written
-_ROUNDED = 0.25  # a number that was rounded may be off by this share of a step
-FILLED = 0.25  # this share of the steps between the first time and the last must have a row
-BUSINESS_FILLED = 0.8  # business days need a row for this share of the weekdays
-BUSINESS_ROWS = 11  # business days need at least so many rows: more than two weeks
-MISPLACED = 0.1  # times of further columns may differ from those of the series by this share of a step
-# A decimal year is a whole number of steps if it is closer to one than this share, and has fewer than so many steps.
-ROUNDED_YEAR = (0.005, 40)
+# A time is regular if it is off by less than these shares of a step; set by hand.
+REGULAR = 0.02  # however the time is written
+_ROUNDED = 0.25  # a number that was rounded
 
 
 # --- texts -----------------------------------------------------------------------------------------------------------
