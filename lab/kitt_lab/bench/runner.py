@@ -59,7 +59,7 @@ def _plain(value: Any) -> Any:
 
 @lru_cache
 def versions() -> dict[str, str]:
-    """Of KITT and what its numbers depend on. On another processor, fits may end in another optimum."""
+    """The versions of KITT and of what its numbers depend on. On another processor, fits may end in another optimum."""
     return {
         **{"kitt" if name == PACKAGE else name: _version(name) for name in (PACKAGE, *PACKAGES) if _version(name)},
         "python": python_version(),
@@ -117,15 +117,15 @@ def mixed_commits(lines: Iterable[Line]) -> str:
 
 def read(path: Path | str) -> list[Line]:
     """The lines of a file, the last one of every key, without truncated lines; empty if there is no file."""
-    found: dict[str, Line] = {}
+    by_key: dict[str, Line] = {}
     if Path(path).exists():
         for text in Path(path).read_text(encoding="utf-8").splitlines():
             try:
                 line = json.loads(text)
-                found[identity(line["key"])] = line
+                by_key[identity(line["key"])] = line
             except (ValueError, KeyError, TypeError):
                 continue
-    return list(found.values())
+    return list(by_key.values())
 
 
 def append(path: Path | str, line: Line) -> None:
@@ -145,7 +145,7 @@ def append(path: Path | str, line: Line) -> None:
 
 @dataclass(frozen=True)
 class Plan:
-    """Where to run cells: in this process (`jobs` 0), in that many others, or all over a dask cluster."""
+    """Where to run cells: in this process (`jobs` 0), in that many others, or, with a scheduler, all over a dask cluster."""
 
     jobs: int = 1
     scheduler: str | None = None  # address of the cluster's scheduler, such as tcp://10.0.0.1:8786
