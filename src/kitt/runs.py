@@ -17,7 +17,6 @@ from kitt.errors import InvalidInputError, MissingExtraError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-Progress = Callable[[int, float], None]  # position of an item that is done, and the share of all items that are
 _PATIENCE = 10  # seconds to wait for a scheduler
 
 
@@ -34,7 +33,7 @@ def run_each(
     items: Sequence[Item],
     jobs: int = 0,
     scheduler: str | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[int, float], None] | None = None,
 ) -> Iterator[tuple[int, Result | Killed]]:
     """Work on every item, and yield its position and its result as soon as it is done.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,8 @@ from kitt.table.reading import refusal
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from kitt.fitting.options import Progress
 
 # The name of a series; its values, or its rows of a table, or the error that it has instead; the roles of the columns.
 SeriesTask = tuple[str, Any, ColumnRoles | None]
@@ -64,7 +66,7 @@ def forecast_many(
     *,
     jobs: int = 1,
     scheduler: str | None = None,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Progress | None = None,
     levels: Iterable[float] = LEVELS,
     **options: Any,
 ) -> Forecasts:
@@ -122,7 +124,7 @@ def forecast_tasks(
     options: Mapping[str, Any],
     jobs: int = 1,
     scheduler: str | None = None,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
     """A record for each task, in order: its forecast as a table, and a line of the summary.
 
