@@ -11,9 +11,9 @@ from kitt.interop.sktime import KITTForecaster
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    found = check_estimator(KITTForecaster, raise_exceptions=False, verbose=True)
-    failed = {name: result for name, result in found.items() if result != "PASSED"}
+    results = check_estimator(KITTForecaster, raise_exceptions=False, verbose=True)
+    failed = {name: result for name, result in results.items() if result != "PASSED"}
     for name, result in failed.items():
         print(f"{name}: {result!r}"[:500])
-    print(f"{len(found) - len(failed)} of {len(found)} checks passed")
+    print(f"{len(results) - len(failed)} of {len(results)} checks passed")
     sys.exit(bool(failed))

@@ -1,8 +1,10 @@
 """Forecasts of series whose future is known."""
 
 import json
+import os
 import pickle
 import re
+import signal
 from dataclasses import replace
 
 import numpy as np
@@ -11,15 +13,15 @@ import pytest
 
 import kitt
 from kitt.errors import InvalidInputError, MissingExtraError
-from kitt.forecasting.candidates import Candidate, layout
 from kitt.forecasting.covariates import Covariates
-from kitt.forecasting.evaluate import EvaluateConfig, origin_starts, rolling
-from kitt.forecasting.fit import LogPosterior, NewtonConfig, _maximise, fit
+from kitt.forecasting.evaluate import forecasts_from, origin_starts
+from kitt.forecasting.fit import LogPosterior, _maximise, fit_structure
 from kitt.forecasting.forecaster import KITTForecaster
 from kitt.forecasting.picture import save_picture, text_picture
-from kitt.forecasting.pipeline import _table, checked
+from kitt.forecasting.pipeline import _table, read_arguments
 from kitt.forecasting.seasons import find_seasons
 from kitt.forecasting.series import Series
+from kitt.forecasting.structures import Structure, layout
 from kitt_lab.series import KINDS, simulate
 
 
@@ -57,7 +59,7 @@ def test_mean_quantiles_samples_and_density_agree(monthly: tuple[pd.Series, np.n
 def test_components_add_up(monthly: tuple[pd.Series, np.ndarray, kitt.Forecast]) -> None:
     seen, _, made = monthly
     parts, best = made.components(), made.mixture.models[made.best]
-    total = parts.prod(axis=1) if made.candidates[made.best].is_log else parts.sum(axis=1)
+    total = parts.prod(axis=1) if made.structures[made.best].is_log else parts.sum(axis=1)
     expected = best.warp.inverse(best.moments(best.inputs(made.inputs))[0])
     assert np.allclose(total.to_numpy()[-24:], made.standardiser.inverse_mean(expected), rtol=1e-6)
     assert len(parts) == len(seen) + 24
@@ -91,10 +93,10 @@ def test_one_factor_gives_the_forecast_from_every_origin() -> None:
     """Against a fit to the first values alone, with the same parameters and a level that nobody knows."""
     series = Series.of(simulate("random walk", np.random.default_rng(0), 40).seen)
     table = _table(series, Covariates.none(series.n, 1), ())
-    candidate = Candidate("random walk with drift")
-    model = fit(candidate, layout(candidate, 1, ()), table).model
+    structure = Structure("random walk with drift")
+    model = fit_structure(structure, layout(structure, 1, ()), table).gp
     kernel, theta = model.fitted_kernel.kernel, model.fitted_kernel.theta
-    for origin in rolling(model, series.times, origin_starts(series.n, 0.5, EvaluateConfig(origins=3)), 6):
+    for origin in forecasts_from(model, series.times, origin_starts(series.n, 0.5, 3), 6):
         t, rows = origin.start, origin.rows
         K = (kernel.matrix(theta, model.X) + 25.0).numpy() + np.diag(kernel.noise(theta, model.X).numpy())
         solved = np.linalg.solve(K[:t, :t], K[:t][:, rows])
@@ -123,8 +125,8 @@ def test_a_cycle_without_a_fixed_period_is_no_season() -> None:
         z[i] = 2 * 0.97 * np.cos(2 * np.pi / 43) * z[i - 1] - 0.97**2 * z[i - 2] + 0.1 * rng.normal()
     y = 0.1 * t + 3 * np.sin(2 * np.pi * t / 12) + z + 0.2 * rng.normal(size=360)
     series = Series.of(y)
-    found = find_seasons(series, _table(series, Covariates.none(series.n, 1), ()))
-    assert [round(season.period) for season in found] == [12]
+    seasons = find_seasons(series, _table(series, Covariates.none(series.n, 1), ()))
+    assert [round(season.period) for season in seasons] == [12]
 
 
 def test_a_change_is_told_with_its_month_and_kept_in_json() -> None:
@@ -147,17 +149,17 @@ def test_a_season_can_be_given_or_forbidden() -> None:
 
 def test_a_season_longer_than_the_series_is_left_out() -> None:
     y = simulate("trend and season", np.random.default_rng(1)).seen
-    series, _, given = checked(y, season=[6, 10 * len(y)])
+    series, _, given = read_arguments(y, season=[6, 10 * len(y)])
     assert given is not None
     assert [season.period for season in given] == [6.0]
     assert series.notes == (f"a season of {10 * len(y)} steps is longer than the series: left out",)
-    assert checked(y, season=10 * len(y))[2] is None
+    assert read_arguments(y, season=10 * len(y))[2] is None
 
 
 def test_a_given_period_has_the_name_of_the_calendar_though_steps_are_irregular() -> None:
     days = np.cumsum(np.tile([0.5, 0.6, 0.5, 0.5, 0.45], 6))
     dates = pd.Timestamp("2024-01-01") + pd.to_timedelta(days, unit="D")
-    series, _, given = checked(np.arange(30.0), dates, season=14)
+    series, _, given = read_arguments(np.arange(30.0), dates, season=14)
     assert series.step == pytest.approx(0.5)
     assert given is not None
     assert [(season.period, season.name) for season in given] == [(7.0, "week")]
@@ -200,13 +202,13 @@ def test_a_bad_series_does_not_stop_the_others() -> None:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"store": ["a"] * 30 + ["b"] * 30 + ["c"] * 3, "week": [*range(30), *range(30), *range(3)]})
     frame["units"] = 20 + rng.normal(size=63)
-    found = kitt.forecast_many(frame, "units", "week", "store", horizon=4)
-    assert list(found.table.groupby("series").size().items()) == [("a", 4), ("b", 4)]
-    assert list(found.failures["series"]) == ["c"]
-    assert "at least 8" in found.failures["error"].iloc[0]
+    many = kitt.forecast_many(frame, "units", "week", "store", horizon=4)
+    assert list(many.table.groupby("series").size().items()) == [("a", 4), ("b", 4)]
+    assert list(many.failures["series"]) == ["c"]
+    assert "at least 8" in many.failures["error"].iloc[0]
     assert isinstance(pickle.loads(pickle.dumps(MissingExtraError("a", "b", "c"))), MissingExtraError)  # of a worker
     again = kitt.forecast_many(frame, "units", "week", "store", horizon=4, jobs=2)
-    assert np.allclose(again.table["mean"], found.table["mean"])
+    assert np.allclose(again.table["mean"], many.table["mean"])
 
 
 def test_the_forecaster_is_an_estimator() -> None:
@@ -248,9 +250,9 @@ def test_polars_series_and_frames() -> None:
     assert made.series.name == "units"
     assert made.index[0] == pd.Timestamp("2024-01-25")
     frame = polars.DataFrame({"day": days.to_pydatetime(), "shop": ["a"] * 12 + ["b"] * 12, "units": y})
-    found = kitt.forecast_many(frame, "units", "day", "shop", 2, season=4)
-    assert repr(found) == "<Forecasts of 2 series, of which 0 failed>"
-    assert list(found.table["index"][:2]) == [pd.Timestamp("2024-01-13"), pd.Timestamp("2024-01-14")]
+    many = kitt.forecast_many(frame, "units", "day", "shop", 2, season=4)
+    assert repr(many) == "<Forecasts of 2 series, of which 0 failed>"
+    assert list(many.table["index"][:2]) == [pd.Timestamp("2024-01-13"), pd.Timestamp("2024-01-14")]
 
 
 @pytest.mark.parametrize(
@@ -264,6 +266,20 @@ def test_awkward_series_have_a_forecast(y: np.ndarray, horizon: int) -> None:
     assert text_picture(made)
 
 
+class Deadly:
+    """A series that kills the process which reads it."""
+
+    def __array__(self, *_: object, **__: object) -> np.ndarray:
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError
+
+
+def test_a_series_that_kills_its_process_does_not_stop_the_others() -> None:
+    many = kitt.forecast_many({"deadly": Deadly(), "good": np.arange(12.0)}, horizon=2, season=0, jobs=2)
+    assert list(many.table["series"].unique()) == ["good"]
+    assert "killed, twice" in many.failures["error"].iloc[0]
+
+
 def test_rows_at_the_end_without_a_value_are_told() -> None:
     made = kitt.forecast([*np.arange(12.0), np.nan, np.nan], horizon=2)
     assert list(made.index) == [14, 15]
@@ -272,22 +288,22 @@ def test_rows_at_the_end_without_a_value_are_told() -> None:
 
 @pytest.mark.parametrize("trend", ["random walk", "fading trend with random walk", "parabola with random walk"])
 def test_fits_end_close_to_a_maximum(trend: str) -> None:
-    series, known, _ = checked(simulate("trend and season", np.random.default_rng(4), 60).seen)
+    series, known, _ = read_arguments(simulate("trend and season", np.random.default_rng(4), 60).seen)
     table = _table(series, known, ())
-    candidate = Candidate(trend, "drifting")
-    found = layout(candidate, 1, [12 / float(table.standardiser.x_scale[0])])
-    one, posterior = fit(candidate, found, table), LogPosterior(found, table)
-    further, _, _ = _maximise(posterior, one.theta, NewtonConfig(tolerance=1e-4, max_evaluations=200))
-    assert one.model.converged
+    structure = Structure(trend, "drifting")
+    parameters = layout(structure, 1, [12 / float(table.standardiser.x_scale[0])])
+    one, posterior = fit_structure(structure, parameters, table), LogPosterior(parameters, table)
+    further, _, _ = _maximise(posterior, one.theta, tolerance=1e-4, max_evaluations=200)
+    assert one.gp.converged
     assert posterior.evaluate(further).value - posterior.evaluate(one.theta).value < 0.5
 
 
 def test_a_parabola_with_two_roots_is_no_square() -> None:
     t = np.arange(60.0)
-    series, known, _ = checked((t - 10) * (t - 60) + np.random.default_rng(0).normal(size=60))
-    candidate = Candidate("parabola with random walk")
-    one = fit(candidate, layout(candidate, 1, []), _table(series, known, ()))
-    shifts = [one.model.fitted_kernel.parameters[f"Linear*Linear[{j}].shift"][0] for j in range(2)]
+    series, known, _ = read_arguments((t - 10) * (t - 60) + np.random.default_rng(0).normal(size=60))
+    structure = Structure("parabola with random walk")
+    one = fit_structure(structure, layout(structure, 1, []), _table(series, known, ()))
+    shifts = [one.gp.fitted_kernel.parameters[f"Linear*Linear[{j}].shift"][0] for j in range(2)]
     assert abs(shifts[0] - shifts[1]) > 0.5
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from kitt.errors import InvalidInputError
 from kitt.forecasting.series import Series
-from kitt.forecasting.tables import Columns, is_time, one_series
+from kitt.forecasting.tables import ColumnRoles, is_time, one_series
 from kitt.forecasting.times import number_step
 
 N = 36
@@ -110,10 +110,10 @@ def test_times_are_told_from_other_columns() -> None:
 def test_rows_ahead_are_sorted_by_time_and_must_be_the_next_steps() -> None:
     frame = pd.DataFrame({"month": MONTHS.strftime("%B %Y"), "price": np.arange(N), "y": [*Y[:-3], None, None, None]})
     shuffled = frame.sample(frac=1, random_state=0)
-    table = one_series(shuffled, Columns("y", "month", (), ("price",)))
+    table = one_series(shuffled, ColumnRoles("y", "month", (), ("price",)))
     assert table.future["price"].tolist() == [N - 3, N - 2, N - 1]
     table.check()
-    gap = one_series(frame.drop(index=N - 2), Columns("y", "month", (), ("price",)))
+    gap = one_series(frame.drop(index=N - 2), ColumnRoles("y", "month", (), ("price",)))
     with pytest.raises(InvalidInputError, match="row 2 at 2020-11-01; got 2020-12-01"):
         gap.check()
 
@@ -122,7 +122,7 @@ def test_rows_ahead_are_sorted_by_time_and_must_be_the_next_steps() -> None:
 def test_the_whole_column_says_how_the_dates_of_rows_ahead_are_written(written: str) -> None:
     days = pd.date_range("2024-01-20", periods=15, freq="D")  # the last three, 1 to 3 February, fit either order
     frame = pd.DataFrame({"day": days.strftime(written), "price": np.arange(15.0), "y": [*range(12), None, None, None]})
-    table = one_series(frame, Columns("y", "day", (), ("price",)))
+    table = one_series(frame, ColumnRoles("y", "day", (), ("price",)))
     table.check()
     assert list(table.future_index) == list(days[-3:])
 
@@ -130,16 +130,16 @@ def test_the_whole_column_says_how_the_dates_of_rows_ahead_are_written(written: 
 def test_known_columns_and_periods_are_checked_before_anything_is_fitted() -> None:
     frame = pd.DataFrame({"price": [f"{i} units" for i in range(29)] + [None], "y": [*range(28), None, None]})
     with pytest.raises(InvalidInputError, match="price"):
-        one_series(frame, Columns("y", None, (), ("price",))).check()
+        one_series(frame, ColumnRoles("y", None, (), ("price",))).check()
     with pytest.raises(InvalidInputError, match="at least two steps"):
-        one_series(frame[["y"]], Columns("y")).check(season=[1.5])
+        one_series(frame[["y"]], ColumnRoles("y")).check(season=[1.5])
 
 
 def test_a_column_has_one_role() -> None:
     with pytest.raises(InvalidInputError, match="got 'y' in two"):
-        Columns("y", "y").of(pd.DataFrame({"y": Y}))
+        ColumnRoles("y", "y").of(pd.DataFrame({"y": Y}))
     with pytest.raises(InvalidInputError, match="time: expected one of month, y; got 'moth': did you mean 'month'"):
-        Columns("y", "moth").of(pd.DataFrame({"month": MONTHS, "y": Y}))
+        ColumnRoles("y", "moth").of(pd.DataFrame({"month": MONTHS, "y": Y}))
 
 
 @pytest.mark.parametrize(

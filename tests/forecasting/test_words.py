@@ -50,9 +50,9 @@ def test_a_line_is_straight_and_told_with_its_slope(kind: str, slope: float, n: 
     said = made.explain()
     assert made.level.form == LINE
     assert "Trend: the level follows a straight line" in said
-    found = re.search(r"It (rose|fell) by about (\S+) per step", said)
-    assert found is not None
-    assert {"rose": 1, "fell": -1}[found[1]] * float(found[2]) == pytest.approx(slope, rel=0.25)
+    told = re.search(r"It (rose|fell) by about (\S+) per step", said)
+    assert told is not None
+    assert {"rose": 1, "fell": -1}[told[1]] * float(told[2]) == pytest.approx(slope, rel=0.25)
     assert np.sign(made.level.ahead) == np.sign(slope)
     assert f"to {'rise' if slope > 0 else 'fall'} by about" in said
     assert not re.search("wander|constant|Until", said)
@@ -75,9 +75,9 @@ def test_beside_a_season_the_level_is_constant_or_straight(n: int, seed: int) ->
 def test_a_level_that_wanders_and_rises_is_told_to_rise() -> None:
     y = 50 + (0.7 + np.random.default_rng(0).normal(size=120)).cumsum()
     said = kitt.forecast(y, horizon=8).explain()
-    found = re.search(r"Over the 120 values it rose by about (\S+) in all", said)
-    assert found is not None
-    assert float(found[1]) == pytest.approx(y[-1] - y[0], rel=0.1)
+    told = re.search(r"Over the 120 values it rose by about (\S+) in all", said)
+    assert told is not None
+    assert float(told[1]) == pytest.approx(y[-1] - y[0], rel=0.1)
     assert "the level is expected to rise" in said
 
 
@@ -105,7 +105,7 @@ def test_the_weight_of_a_step_is_told_beside_that_of_the_candidates_without_it(s
     made = kitt.forecast(10 + 3 * (t >= 50) + 0.5 * np.random.default_rng(seed).normal(size=80), horizon=8)
     (change,) = made.active_changes
     column = made.changes.index(change) + 1
-    share = sum(w for w, c in zip(made.weights, made.candidates, strict=True) if column in c.columns)
+    share = sum(w for w, c in zip(made.weights, made.structures, strict=True) if column in c.columns)
     assert sum(made.level.weights.values()) == pytest.approx(share)
     assert sum(made.level.without.values()) == pytest.approx(1 - share)
     said = made.explain()
@@ -146,7 +146,7 @@ def test_the_shape_of_a_season_is_told_of_the_first_period_only() -> None:
 def test_a_bend_that_a_random_walk_explains_as_well_is_not_stated() -> None:
     """The heaviest of many candidates has a bend here, but it makes the values hardly more probable."""
     made = kitt.forecast(50 + (0.5 + np.random.default_rng(3).normal(size=40)).cumsum(), horizon=8)
-    assert made.candidates[made.best].columns
+    assert made.structures[made.best].columns
     assert not made.active_changes
     assert "Until" not in made.explain()
 

@@ -48,6 +48,6 @@ class KITTForecast:
             "seasons": [season.period for season in made.seasons],
             "changes": [f"{change.kind} at {change.time:g}" for change in made.changes],
             "spread": made.spread,
-            "candidates": {str(c): float(np.round(w, 4)) for c, w in zip(made.candidates, made.weights, strict=True)},
+            "candidates": {str(c): float(np.round(w, 4)) for c, w in zip(made.structures, made.weights, strict=True)},
         }
         return FittedMethod(_Ahead(made), 1, str(best.expression), 0.0, time.perf_counter() - started, details)

@@ -15,8 +15,6 @@ import tomllib
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -25,7 +23,8 @@ from pathlib import Path
 from platform import machine, python_version
 from typing import Any
 
-from kitt.errors import InvalidInputError, MissingExtraError
+from kitt.errors import InvalidInputError
+from kitt.runs import Killed, run_each
 
 Line = dict[str, Any]  # key, status, result or error, seconds of clock and processor, versions, time
 Report = Callable[[int, int, Line], None]  # cells done, cells in all, the last line
@@ -60,7 +59,7 @@ def _plain(value: Any) -> Any:
 
 @lru_cache
 def versions() -> dict[str, str]:
-    """Of KITT and what its numbers depend on. On another processor, fits may end in another optimum."""
+    """The versions of KITT and of what its numbers depend on. On another processor, fits may end in another optimum."""
     return {
         **{"kitt" if name == PACKAGE else name: _version(name) for name in (PACKAGE, *PACKAGES) if _version(name)},
         "python": python_version(),
@@ -118,15 +117,15 @@ def mixed_commits(lines: Iterable[Line]) -> str:
 
 def read(path: Path | str) -> list[Line]:
     """The lines of a file, the last one of every key, without truncated lines; empty if there is no file."""
-    found: dict[str, Line] = {}
+    by_key: dict[str, Line] = {}
     if Path(path).exists():
         for text in Path(path).read_text(encoding="utf-8").splitlines():
             try:
                 line = json.loads(text)
-                found[identity(line["key"])] = line
+                by_key[identity(line["key"])] = line
             except (ValueError, KeyError, TypeError):
                 continue
-    return list(found.values())
+    return list(by_key.values())
 
 
 def append(path: Path | str, line: Line) -> None:
@@ -146,7 +145,7 @@ def append(path: Path | str, line: Line) -> None:
 
 @dataclass(frozen=True)
 class Plan:
-    """Where to run cells: in this process (`jobs` 0), in that many others, or all over a dask cluster."""
+    """Where to run cells: in this process (`jobs` 0), in that many others, or, with a scheduler, all over a dask cluster."""
 
     jobs: int = 1
     scheduler: str | None = None  # address of the cluster's scheduler, such as tcp://10.0.0.1:8786
@@ -176,19 +175,8 @@ def run(cells: Iterable[Cell], path: Path | str, plan: Plan | None = None, repor
 
 def measured(cells: Sequence[Cell], plan: Plan) -> Iterator[Line]:
     """Lines of the cells, as they come."""
-    if plan.jobs == 0:
-        yield from map(measure, cells)
-        return
-    with _backend(plan) as jobs:
-        todo = dict(enumerate(cells))
-        while todo:
-            try:
-                for i, line in _parallel(list(todo.items()), jobs):
-                    del todo[i]
-                    yield line
-            except _lost():
-                for i in list(todo)[:jobs]:  # find out which of the running cells killed its process
-                    yield _alone(todo.pop(i))
+    for i, line in run_each(measure, cells, plan.jobs, plan.scheduler):
+        yield _crashed(cells[i], line) if isinstance(line, Killed) else line
 
 
 def measure(cell: Cell) -> Line:
@@ -202,60 +190,13 @@ def measure(cell: Cell) -> Line:
         last = traceback.format_exception(error)[-4:]
         line.pop("result", None)
         line |= {"status": "failed", "error": f"{type(error).__name__}: {error}", "traceback": "".join(last)}
-    return _finished({**line, "cpu_seconds": time.process_time() - cpu}, started)
+    return _finished({**line, "cpu_seconds": time.process_time() - cpu}, time.perf_counter() - started)
 
 
-def _finished(line: Line, started: float) -> Line:
+def _crashed(cell: Cell, killed: Killed) -> Line:
+    return _finished({"key": dict(cell.key), "status": "crashed", "error": killed.error}, killed.seconds)
+
+
+def _finished(line: Line, seconds: float) -> Line:
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    return {**line, "seconds": time.perf_counter() - started, "versions": versions(), "time": now}
-
-
-def _numbered(i: int, cell: Cell) -> tuple[int, Line]:
-    return i, measure(cell)
-
-
-def _parallel(cells: Sequence[tuple[int, Cell]], jobs: int) -> Iterator[tuple[int, Line]]:
-    """Run cells in at least two processes, so that none runs in this one; `jobs` cells run at the same time."""
-    from joblib import Parallel, delayed
-
-    pool = Parallel(max(jobs, 2), pre_dispatch=jobs, batch_size=1, return_as="generator_unordered")
-    yield from pool(delayed(_numbered)(i, cell) for i, cell in cells)
-
-
-def _alone(cell: Cell) -> Line:
-    started = time.perf_counter()
-    try:
-        ((_, line),) = _parallel([(0, cell)], 1)
-        return line
-    except _lost() as error:
-        reason = f"the process running it was killed, twice: {type(error).__name__}"
-        return _finished({"key": dict(cell.key), "status": "crashed", "error": reason}, started)
-
-
-def _lost() -> tuple[type[Exception], ...]:
-    """The exceptions that joblib raises when a worker process has died."""
-    try:
-        from distributed.scheduler import KilledWorker
-    except ImportError:
-        return (BrokenProcessPool,)
-    return BrokenProcessPool, KilledWorker
-
-
-@contextmanager
-def _backend(plan: Plan) -> Iterator[int]:
-    """Where joblib runs the cells, and how many are under way at a time: on a cluster, enough for all its threads."""
-    if plan.scheduler is None:
-        yield plan.jobs
-        return
-    try:
-        from distributed import Client
-    except ImportError as error:
-        raise MissingExtraError("distributed", None, "running on a cluster") from error
-    from joblib import parallel_config
-
-    try:
-        connected = Client(plan.scheduler)
-    except (OSError, ValueError) as error:
-        raise InvalidInputError(f"no dask scheduler answers at '{plan.scheduler}': {error}") from error
-    with connected as client, parallel_config("dask", client=client):
-        yield max(plan.jobs, 2 * sum(client.ncores().values()))
+    return {**line, "seconds": seconds, "versions": versions(), "time": now}

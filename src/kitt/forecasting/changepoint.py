@@ -3,7 +3,7 @@
 They are further columns of the inputs, which Linear takes into a kernel: 0 before the place and 1 from it on for a step,
 the time since then for a bend. So a kernel with a change point is an expression of the same words as any other, and is
 explained, saved and exported as they are. Places are found by least squares beside a line and the seasons; whether a
-change is worth its column is decided with all other candidates, among them random walks, which also explain steps.
+change is worth its column is decided beside all other structures, among them random walks, which also explain steps.
 """
 
 from __future__ import annotations
@@ -18,20 +18,13 @@ from kitt.forecasting.seasons import Season, waves
 from kitt.forecasting.series import Series
 from kitt.table.scaling import FloatArray
 
-
-@dataclass(frozen=True)
-class ChangeConfig:
-    """Set by hand; simulated series (`kitt_lab.series`) were a check."""
-
-    gain: float = 8.0  # nats by which a change must improve a line with seasons, after the price of two parameters
-    margin: int = 5  # values before the first and after the last place
-    most: int = 2  # changes of each kind
-    margins: int = 4  # a series has at least so many times the margin,
-    values_per_column: int = 3  # and so many values for each column of the line and the seasons
-    stated: float = 4.0  # nats by which the best fit with a change must exceed the best without it, before it is stated
-
-
-DEFAULT = ChangeConfig()
+# Set by hand; simulated series (`kitt_lab.series`) were a check.
+_LEAST_GAIN = 8.0  # nats by which a change must improve a line with seasons, after the price of its two parameters
+_MARGIN = 5  # no change is tried before so many values, nor after so many from the end
+_MOST_OF_A_KIND = 2  # a series has at most so many steps, and as many bends
+_LEAST_MARGINS = 4  # changes are searched for in a series of at least so many margins
+_VALUES_PER_COLUMN = 3  # and of at least so many values for each column of the line and the seasons
+_LEAST_GAIN_STATED = 4.0  # a change is stated if the best fit with it exceeds the best without it by so many nats
 
 
 @dataclass(frozen=True)
@@ -39,7 +32,7 @@ class Change:
     """A step or a bend at a time, and the nats that it gains over a line with seasons."""
 
     kind: str  # step or bend
-    time: float  # of the first value that is affected
+    time: float  # when the first value is affected
     gain: float
 
     def column(self, times: FloatArray) -> FloatArray:
@@ -48,47 +41,47 @@ class Change:
         return np.where(after, 1.0 if self.kind == "step" else times - self.time, 0.0)
 
 
-def find_changes(
-    series: Series, seasons: Sequence[Season], config: ChangeConfig = DEFAULT
-) -> dict[str, tuple[Change, ...]]:
-    """Of each kind, the changes that improve a line with seasons: none, one or two."""
+def find_changes(series: Series, seasons: Sequence[Season]) -> dict[str, tuple[Change, ...]]:
+    """Find the steps and the bends that improve a line with seasons: none, one or two of each kind."""
     t, y, base = series.times, series.values, _line_and_seasons(series, seasons)
-    found: dict[str, tuple[Change, ...]] = {}
-    if len(t) < config.margins * config.margin or len(base) > len(t) / config.values_per_column:
-        return found
+    by_kind: dict[str, tuple[Change, ...]] = {}
+    if len(t) < _LEAST_MARGINS * _MARGIN or len(base) > len(t) / _VALUES_PER_COLUMN:
+        return by_kind
     for kind in ("step", "bend"):
         columns = list(base)
         changes: list[Change] = []
-        while len(changes) < config.most:
-            best = _best(kind, np.column_stack(columns), t, y, t[config.margin : len(t) - config.margin + 1])
-            if best is None or best.gain < config.gain:
+        while len(changes) < _MOST_OF_A_KIND:
+            best = _best(kind, np.column_stack(columns), t, y, t[_MARGIN : len(t) - _MARGIN + 1])
+            if best is None or best.gain < _LEAST_GAIN:
                 break
             changes.append(best)
             columns.append(best.column(t))
         if changes:
-            found[kind] = tuple(sorted(changes, key=lambda change: change.time))
-    return found
+            by_kind[kind] = tuple(sorted(changes, key=lambda change: change.time))
+    return by_kind
 
 
-def is_seen(change: Change, others: Sequence[Change], series: Series, y: FloatArray, seasons: Sequence[Season]) -> bool:
+def improves_line(
+    change: Change, others: Sequence[Change], series: Series, y: FloatArray, seasons: Sequence[Season]
+) -> bool:
     """Whether a change improves a line with seasons and other changes through values `y`, such as logarithms.
 
-    It was found in the values of the series; here the question is whether it may be stated.
+    A change that was found in the values of the series may be stated only if it also improves this line.
     """
     base = [*_line_and_seasons(series, seasons), *(other.column(series.times) for other in others)]
     best = _best(change.kind, np.column_stack(base), series.times, y, np.array([change.time]))
-    return best is not None and best.gain >= DEFAULT.gain
+    return best is not None and best.gain >= _LEAST_GAIN
 
 
-def is_supported(likelihoods: Sequence[float], has_it: Sequence[bool]) -> bool:
+def improves_fits(likelihoods: Sequence[float], has_it: Sequence[bool]) -> bool:
     """Whether the best fit with a change is clearly better than the best without it; these are log marginal likelihoods."""
     pairs = list(zip(likelihoods, has_it, strict=True))
     without = max((value for value, has in pairs if not has), default=-math.inf)
-    return max((value for value, has in pairs if has), default=-math.inf) >= without + DEFAULT.stated
+    return max((value for value, has in pairs if has), default=-math.inf) >= without + _LEAST_GAIN_STATED
 
 
 def _line_and_seasons(series: Series, seasons: Sequence[Season]) -> list[FloatArray]:
-    """The columns of a regression on time."""
+    """The columns of a regression on time: a constant, a line, and the waves of the seasons."""
     t = series.times
     base = [np.ones(len(t)), (t - t[0]) / max(t[-1] - t[0], 1e-12)]
     for season in seasons:

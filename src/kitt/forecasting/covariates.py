@@ -29,7 +29,7 @@ class Covariates:
 
     @classmethod
     def of(cls, X: Any, future: Any, series: Series, rows: int, horizon: int) -> tuple[Covariates, Notes]:
-        """From arrays or data frames: text and dates become numbers as in any table, which notes say.
+        """Read the columns from arrays or data frames: text and dates become numbers as in any table, which notes say.
 
         Where the index of a frame has dates, they must be those of the series and of the steps ahead.
         """

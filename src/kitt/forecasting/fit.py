@@ -1,4 +1,4 @@
-"""One candidate fitted to a series: MAP with priors of its own and some parameters held, from one start.
+"""One structure is fitted to a series: maximum a posteriori with priors of its own, some parameters held, from one start.
 
 A series has few values, its periods are known, and good starting values too: Newton's method with the average information
 as curvature needs half a dozen likelihoods, without any search.
@@ -16,35 +16,28 @@ from torch import Tensor
 from kitt.errors import FitError
 from kitt.fitting.gp import GP
 from kitt.fitting.starts import FlatPrior
-from kitt.forecasting.candidates import Candidate, Layout
+from kitt.forecasting.structures import Layout, Structure
 from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.kernels.lags import Evaluation, LagLikelihood
 from kitt.table.scaling import FloatArray, Warp, centre_and_scale
 from kitt.table.table import Table
 from kitt.threads import threads_for
 
-
-@dataclass(frozen=True)
-class NewtonConfig:
-    """How far a fit goes; set by hand, compared with longer fits on the simulated series of `kitt_lab.bench.many_series`."""
-
-    tolerance: float = 0.05  # nats that another step is expected to gain, below which a fit ends
-    max_evaluations: int = 40
-    min_curvature: float = 0.1  # of the prior of a parameter
-    longest_step: float = 2.0  # of any unconstrained parameter
-    least_damping: float = 0.01  # Levenberg and Marquardt's, in units of the curvature
-    least_after_failure: float = 0.5  # the same after a step that gained too little
-    damping_factor: float = 4.0
-    # A step that gains less than the first of these shares of what was expected is damped more next time, one that gains
-    # more than the second is damped less.
-    gain_shares: tuple[float, float] = (0.1, 0.5)
-
-
-NEWTON = NewtonConfig()
+# How far a fit goes; set by hand, compared with longer fits on the simulated series of `kitt_lab.bench.many_series`.
+_TOLERANCE = 0.05  # nats that another step is expected to gain, below which a fit ends
+_MAX_EVALUATIONS = 40
+_MIN_CURVATURE = 0.1  # the least curvature of the prior of a parameter
+_LONGEST_STEP = 2.0  # the most that a step changes an unconstrained parameter
+_LEAST_DAMPING = 0.01  # damping of Levenberg and Marquardt, in units of the curvature
+_LEAST_AFTER_FAILURE = 0.5  # the least damping after a step that gained too little
+_DAMPING_FACTOR = 4.0  # the damping is multiplied or divided by this
+# A step that gains less than the first of these shares of what was expected is damped more next time, one that gains
+# more than the second is damped less.
+_GAIN_SHARES = (0.1, 0.5)
 
 
 class LogPosterior:
-    """Of the free parameters of a layout: likelihood and priors, with gradient and curvature."""
+    """The log posterior of the free parameters of a layout, with gradient and curvature."""
 
     def __init__(self, layout: Layout, table: Table) -> None:
         held = torch.from_numpy(layout.fixed)
@@ -55,39 +48,39 @@ class LogPosterior:
 
     def evaluate(self, theta: Tensor) -> Evaluation:
         self.evaluations += 1
-        found = self.likelihood.evaluate(theta)
+        likelihood = self.likelihood.evaluate(theta)
         score, bend = (values[self.is_free] for values in self.prior.score_and_curvature(theta))
-        bend = bend.clamp_min(NEWTON.min_curvature)  # a Cauchy prior has none far from its middle
+        bend = bend.clamp_min(_MIN_CURVATURE)  # a Cauchy prior has none far from its middle
         return Evaluation(
-            found.value + float(self.prior.log_density(theta)),
-            found.gradient + score.numpy(),
-            found.curvature + np.diag(bend.numpy()),
+            likelihood.value + float(self.prior.log_density(theta)),
+            likelihood.gradient + score.numpy(),
+            likelihood.curvature + np.diag(bend.numpy()),
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A candidate with its Gaussian process."""
+    """A structure with its fitted Gaussian process."""
 
-    candidate: Candidate
+    structure: Structure
     layout: Layout
-    model: GP
+    gp: GP
     theta: Tensor  # the parameters, to start other fits from
 
     @property
     def evidence(self) -> float:
         """Log marginal likelihood minus the BIC penalty of the fitted parameters."""
-        return self.model.log_marginal_likelihood - 0.5 * self.layout.free * float(np.log(self.model.rows))
+        return self.gp.log_marginal_likelihood - 0.5 * self.layout.free * float(np.log(self.gp.rows))
 
 
-def fit(candidate: Candidate, layout: Layout, table: Table, start: Tensor | None = None) -> Fit:
-    """Fit a candidate to a standardised table, transformed already where it is of the logarithm."""
+def fit_structure(structure: Structure, layout: Layout, table: Table, start: Tensor | None = None) -> Fit:
+    """Fit a structure to a standardised table, whose target is transformed already if the structure is of the logarithm."""
     began = time.monotonic()
     posterior = LogPosterior(layout, table)
     with threads_for(len(table.y)):
         theta, gradient, converged = _maximise(posterior, torch.from_numpy(layout.start) if start is None else start)
     kernel = FittedKernel.from_theta(layout.kernel.expression, theta, table.columns, table.target, table.standardiser)
-    model = GP(
+    gp = GP(
         fitted_kernel=kernel,
         X=table.X,
         y=table.y,
@@ -99,18 +92,20 @@ def fit(candidate: Candidate, layout: Layout, table: Table, start: Tensor | None
         converged=converged,
         warp=table.warp,
     )
-    _ = model.posterior  # a kernel without one cannot be used
-    return Fit(candidate, layout, model, theta)
+    _ = gp.posterior  # a kernel without one cannot be used
+    return Fit(structure, layout, gp, theta)
 
 
-def _maximise(posterior: LogPosterior, theta: Tensor, config: NewtonConfig = NEWTON) -> tuple[Tensor, FloatArray, bool]:
+def _maximise(
+    posterior: LogPosterior, theta: Tensor, tolerance: float = _TOLERANCE, max_evaluations: int = _MAX_EVALUATIONS
+) -> tuple[Tensor, FloatArray, bool]:
     """Parameters, gradient, and whether it converged: Newton's method with Levenberg and Marquardt's damping."""
-    here, damping, (little, much) = posterior.evaluate(theta), config.least_damping, config.gain_shares
-    while posterior.evaluations < config.max_evaluations:
+    here, damping, (little, much) = posterior.evaluate(theta), _LEAST_DAMPING, _GAIN_SHARES
+    while posterior.evaluations < max_evaluations:
         step = np.linalg.solve(here.curvature + damping * np.diag(np.diag(here.curvature)), here.gradient)
-        if 0.5 * step @ here.gradient < config.tolerance:
+        if 0.5 * step @ here.gradient < tolerance:
             return theta, here.gradient, True
-        step *= min(1.0, config.longest_step / np.abs(step).max())
+        step *= min(1.0, _LONGEST_STEP / np.abs(step).max())
         expected = step @ here.gradient - 0.5 * step @ here.curvature @ step
         trial = theta.masked_scatter(posterior.is_free, theta[posterior.is_free] + torch.from_numpy(step))
         try:
@@ -121,16 +116,16 @@ def _maximise(posterior: LogPosterior, theta: Tensor, config: NewtonConfig = NEW
         if gain > 0:
             theta, here = trial, there
         if gain < little * expected:
-            damping = max(config.damping_factor * damping, config.least_after_failure)
+            damping = max(_DAMPING_FACTOR * damping, _LEAST_AFTER_FAILURE)
         elif gain > much * expected:
-            damping = max(damping / config.damping_factor, config.least_damping)
+            damping = max(damping / _DAMPING_FACTOR, _LEAST_DAMPING)
     return theta, here.gradient, False
 
 
-def conditioned(fit: Fit, table: Table) -> Fit:
-    """The same parameters given other rows of the same scale, with the target as it is or transformed."""
-    y = torch.from_numpy(fit.model.warp.forward(table.y.numpy()))
-    return replace(fit, model=replace(fit.model, X=table.X, y=y))
+def with_rows(fit: Fit, table: Table) -> Fit:
+    """The fit with its parameters as they are, conditioned on other rows of a table with the same scale."""
+    y = torch.from_numpy(fit.gp.warp.forward(table.y.numpy()))
+    return replace(fit, gp=replace(fit.gp, X=table.X, y=y))
 
 
 def log_warp(u: FloatArray, zero: float, reach: float) -> Warp:
@@ -146,4 +141,5 @@ def log_warp(u: FloatArray, zero: float, reach: float) -> Warp:
 
 
 def transformed(table: Table, warp: Warp) -> Table:
+    """The table with its target transformed."""
     return replace(table, y=torch.from_numpy(warp.forward(table.y.numpy())), warp=warp)

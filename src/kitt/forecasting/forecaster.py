@@ -54,7 +54,7 @@ class KITTForecaster(BaseEstimator):
         self.changes = changes
 
     def fit(self, y: Any, X: Any = None, fh: Any = None) -> KITTForecaster:
-        """Find seasons and changes, fit the candidates and weight them.
+        """Find seasons and changes, fit the structures and weight them.
 
         Parameters
         ----------

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kitt.errors import FitError, InvalidInputError, KittError, MissingExtraError
+from kitt.errors import FitError, InvalidInputError, KittError
 from kitt.fitting.fit import UNFIT
 from kitt.forecasting.result import LEVELS, Forecast
-from kitt.forecasting.tables import Columns, SeriesTable, one_series, series_of
+from kitt.forecasting.tables import ColumnRoles, SeriesTable, one_series, series_of
+from kitt.runs import Killed, in_order, run_each
 from kitt.table.encoding import check_unique
 from kitt.table.frames import as_frame
 from kitt.table.reading import refusal
@@ -18,10 +20,10 @@ from kitt.table.reading import refusal
 if TYPE_CHECKING:
     import pandas as pd
 
+    from kitt.fitting.options import Progress
 
-# A name, and a series, or the rows of a table with their columns, or the error because of which there are none.
-Task = tuple[str, Any, Columns | None]
-_PATIENCE = 10  # seconds to wait for a scheduler
+# The name of a series; its values, or its rows of a table, or the error that it has instead; the roles of the columns.
+SeriesTask = tuple[str, Any, ColumnRoles | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +40,8 @@ class Forecasts:
     Examples
     --------
     >>> import kitt
-    >>> found = kitt.forecast_many({"a": [1.0, 2.0] * 8, "b": [3.0]}, horizon=2, season=2)
-    >>> list(found.table["series"].unique()), list(found.failures["series"])
+    >>> many = kitt.forecast_many({"a": [1.0, 2.0] * 8, "b": [3.0]}, horizon=2, season=2)
+    >>> list(many.table["series"].unique()), list(many.failures["series"])
     (['a'], ['b'])
     """
 
@@ -64,7 +66,7 @@ def forecast_many(
     *,
     jobs: int = 1,
     scheduler: str | None = None,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Progress | None = None,
     levels: Iterable[float] = LEVELS,
     **options: Any,
 ) -> Forecasts:
@@ -79,15 +81,15 @@ def forecast_many(
         The columns that tell the series apart.
     horizon : int
     jobs : int
-        Series at a time, each in a process of its own.
+        How many series are forecast at the same time, each in a process of its own.
     scheduler : str, optional
         The address of a dask scheduler, to use a cluster instead.
     progress : callable, optional
         Called with the name of a series that is done and the share of all.
     levels : iterable of float
-        Of the quantiles in the table.
+        The levels of the quantiles in the table.
     **options
-        Those of `kitt.forecast`: season, changes.
+        The options season and changes of `kitt.forecast`.
 
     Returns
     -------
@@ -98,31 +100,31 @@ def forecast_many(
     >>> import numpy as np, kitt
     >>> rng = np.random.default_rng(0)
     >>> shops = {name: 20 + 5 * np.sin(np.arange(40) * np.pi / 2) + rng.normal(size=40) for name in ("north", "south")}
-    >>> found = kitt.forecast_many({**shops, "new": [1.0, 2.0]}, horizon=4, season=4)
-    >>> len(found.table), list(found.failures["series"])
+    >>> many = kitt.forecast_many({**shops, "new": [1.0, 2.0]}, horizon=4, season=4)
+    >>> len(many.table), list(many.failures["series"])
     (8, ['new'])
     """
     if isinstance(data, Mapping):
-        tasks: list[Task] = [(str(name), SeriesTable(y), None) for name, y in data.items()]
+        tasks: list[SeriesTask] = [(str(name), SeriesTable(y), None) for name, y in data.items()]
     else:
         frame = as_frame(data)
         if frame is None:
             raise InvalidInputError(f"expected a data frame or a mapping of series; got {type(data).__name__}")
-        columns = Columns(target, time, (by,) if isinstance(by, str) else tuple(by))
+        columns = ColumnRoles(target, time, (by,) if isinstance(by, str) else tuple(by))
         frame, columns = columns.of(frame)
         tasks = [(name, rows, columns) for name, rows in series_of(frame, columns)]
-    records = run(tasks, horizon, tuple(levels), options, jobs, scheduler, progress)
+    records = forecast_tasks(tasks, horizon, tuple(levels), options, jobs, scheduler, progress)
     return collected(records)
 
 
-def run(
-    tasks: Sequence[Task],
+def forecast_tasks(
+    tasks: Sequence[SeriesTask],
     horizon: int,
     levels: tuple[float, ...],
     options: Mapping[str, Any],
     jobs: int = 1,
     scheduler: str | None = None,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
     """A record for each task, in order: its forecast as a table, and a line of the summary.
 
@@ -131,55 +133,27 @@ def run(
     if not tasks:
         raise refusal("at least one series", "none", "give a table with rows, or a mapping that is not empty")
     check_unique([name for name, _, _ in tasks], "series")
-    done = []
-    for record in _each(tasks, horizon, levels, options, jobs, scheduler):
-        done.append(record)
+    work = partial(record_of, horizon=horizon, levels=levels, options=options)
+
+    def report(position: int, share: float) -> None:
         if progress is not None:
-            progress(record["summary"]["series"], len(done) / len(tasks))
-    return done
+            progress(tasks[position][0], share)
+
+    records = in_order(run_each(work, tasks, 0 if jobs == 1 else jobs, scheduler, report))
+    return [
+        _unfinished(name, record) if isinstance(record, Killed) else record
+        for (name, _, _), record in zip(tasks, records, strict=True)
+    ]
 
 
-def _each(
-    tasks: Sequence[Task],
-    horizon: int,
-    levels: tuple[float, ...],
-    options: Mapping[str, Any],
-    jobs: int,
-    scheduler: str | None,
-) -> Iterator[dict[str, Any]]:
-    arguments = [(*task, horizon, levels, dict(options)) for task in tasks]
-    if jobs == 1 and scheduler is None:
-        yield from (record_of(*argument) for argument in arguments)
-        return
-    from joblib import Parallel, delayed, parallel_config
-
-    work = (delayed(record_of)(*argument) for argument in arguments)
-    if scheduler is None:
-        yield from Parallel(n_jobs=jobs, return_as="generator")(work)
-        return
-    with cluster(scheduler) as client, parallel_config("dask", client=client):
-        yield from Parallel(n_jobs=-1, return_as="generator")(work)
+def _unfinished(name: str, killed: Killed) -> dict[str, Any]:
+    return {"frame": None, "summary": {"series": name, "error": FitError(killed.error)}}
 
 
-def cluster(scheduler: str) -> Any:
-    """A client of a dask scheduler."""
-    try:
-        from distributed import Client
-    except ImportError as error:
-        raise MissingExtraError("distributed", "many", "a dask scheduler") from error
-    try:
-        return Client(scheduler, timeout=_PATIENCE)
-    except (OSError, ValueError) as error:
-        raise InvalidInputError(
-            f"expected a dask scheduler at '{scheduler}'; got no answer ({error}): start one with `dask scheduler`"
-        ) from error
-
-
-def record_of(
-    name: str, rows: Any, columns: Columns | None, horizon: int, levels: tuple[float, ...], options: Mapping[str, Any]
-) -> dict[str, Any]:
+def record_of(task: SeriesTask, horizon: int, levels: tuple[float, ...], options: Mapping[str, Any]) -> dict[str, Any]:
     """The forecast of one series; its error, if it has one that a user can mend."""
     began = time.process_time()
+    name, rows, columns = task
     summary: dict[str, Any] = {"series": name, "error": None}
     try:
         if isinstance(rows, KittError):
@@ -188,7 +162,7 @@ def record_of(
         made = table.forecast(horizon, **options)
         frame = made.to_frame(levels).reset_index(names="index")
         frame.insert(0, "series", name)
-        summary |= summarised(made)
+        summary |= summary_of(made)
     except UNFIT as error:
         known = isinstance(error, KittError)
         frame, summary["error"] = None, error if known else FitError(f"the series could not be fitted: {error}")
@@ -196,14 +170,14 @@ def record_of(
     return {"frame": frame, "summary": summary}
 
 
-def summarised(made: Forecast) -> dict[str, Any]:
+def summary_of(made: Forecast) -> dict[str, Any]:
     """A line about a forecast."""
     claims = None if made.past is None else made.accuracy(0.9)
     return {
         "values": made.series.n,
         "season": " and ".join(f"{s.period / made.series.step:.4g}" for s in made.active_seasons) or "none",
         "trend": made.level.form,
-        "scale": "logarithm" if made.candidates[made.best].is_log else "values",
+        "scale": "logarithm" if made.structures[made.best].is_log else "values",
         "past_error": None if claims is None else claims["mean_absolute_error"],
         "past_coverage": None if claims is None else claims["coverage"],
     }

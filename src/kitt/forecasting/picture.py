@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from kitt.forecasting.result import Forecast
 
-_PAST = 4  # horizons of the past that are drawn, at least so many values
-_LEAST = 60
+_PAST = 4  # so many horizons of the past are drawn,
+_LEAST = 60  # but at least so many values
 _BLUE, _RED = "#0072b2", "#d55e00"
 
 
@@ -65,7 +65,7 @@ def draw_changes(axes: Any, forecast: Forecast) -> None:
 
 
 def moments(index: pd.Index) -> np.ndarray[Any, Any]:
-    """What matplotlib draws along: dates without their zone, or numbers."""
+    """The horizontal positions for matplotlib: dates without their zone, or numbers."""
     zone = getattr(index, "tz", None)
     return (index if zone is None else index.tz_localize(None)).to_numpy()  # type: ignore[attr-defined]
 

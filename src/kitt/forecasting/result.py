@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kitt.errors import InvalidInputError
-from kitt.forecasting.candidates import Candidate
-from kitt.forecasting.changepoint import Change, is_seen, is_supported
+from kitt.forecasting.changepoint import Change, improves_fits, improves_line
 from kitt.forecasting.evaluate import Backtest, interval_levels, widened
 from kitt.forecasting.level import Level, level_of, word_means
 from kitt.forecasting.seasons import Season
 from kitt.forecasting.series import Series, text_of
+from kitt.forecasting.structures import Structure
+from kitt.forecasting.words import explained
 from kitt.formatting import counted
 from kitt.model.mixture import Mixture
 from kitt.table.scaling import FloatArray, Standardiser
@@ -25,7 +26,7 @@ from kitt.table.scaling import FloatArray, Standardiser
 if TYPE_CHECKING:
     import pandas as pd
 
-LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)  # of the quantiles in a table
+LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)  # levels of the quantiles in a table
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +43,7 @@ class Forecast:
         Time, steps and bends, and columns that are known, at the steps ahead.
     mixture : Mixture
         Fitted kernels with their weights.
-    candidates : tuple of Candidate
+    structures : tuple of Structure
         What each of those kernels is: trend, season, scale.
     seasons : tuple of Season
         Periods that were found or given.
@@ -70,7 +71,7 @@ class Forecast:
     index: pd.Index
     inputs: FloatArray
     mixture: Mixture
-    candidates: tuple[Candidate, ...]
+    structures: tuple[Structure, ...]
     seasons: tuple[Season, ...]
     changes: tuple[Change, ...]
     past: Backtest | None
@@ -85,7 +86,7 @@ class Forecast:
 
     @cached_property
     def mean(self) -> FloatArray:
-        """(horizon,)"""
+        """The mean of each value, (horizon,)."""
         return self.mixture.predict(self.inputs)[0]
 
     @cached_property
@@ -95,11 +96,11 @@ class Forecast:
 
     @cached_property
     def median(self) -> FloatArray:
-        """(horizon,): the point forecast whose mean absolute error is expected to be smallest."""
+        """The point forecast whose mean absolute error is expected to be smallest, (horizon,)."""
         return self.quantiles([0.5])[:, 0]
 
     def quantiles(self, levels: ArrayLike) -> FloatArray:
-        """(horizon, Q) for levels between 0 and 1."""
+        """Quantiles of shape (horizon, Q) at levels between 0 and 1."""
         return self.mixture.quantiles(self.inputs, levels)
 
     def interval(self, level: float = 0.9) -> tuple[FloatArray, FloatArray]:
@@ -123,7 +124,7 @@ class Forecast:
         return pd.DataFrame({"mean": self.mean, **quantiles}, index=self.index)
 
     def at(self, index: Any) -> Forecast:
-        """The same forecast at other entries of the index, such as every second step; not with further columns."""
+        """The forecast at other entries of the index, such as every second step; one with further columns has none."""
         if self.inputs.shape[1] != 1 + len(self.changes):
             raise InvalidInputError("a forecast with further columns is bound to the steps for which they were given")
         import pandas as pd
@@ -136,7 +137,7 @@ class Forecast:
 
     @property
     def weights(self) -> FloatArray:
-        """Of each candidate, (K,)."""
+        """The weight of each structure, (K,)."""
         return self.mixture.weights
 
     @property
@@ -146,26 +147,26 @@ class Forecast:
 
     @property
     def best(self) -> int:
-        """The position of the heaviest candidate."""
+        """The position of the heaviest structure."""
         return int(np.argmax(self.weights))
 
     def components(self) -> pd.DataFrame:
-        """Trend, seasons and columns of the heaviest candidate, over the past and the steps ahead.
+        """Trend, seasons and columns of the heaviest structure, over the past and the steps ahead.
 
         They add up to its function; on the logarithm they are factors, whose product is its median.
         """
         import pandas as pd
 
         model, s = self.mixture.models[self.best], self.standardiser
-        found: dict[str, Any] = {}
-        for _, part, values in word_means(self, self.best):
-            name = self._role(part)
-            found[name] = found.get(name, 0.0) + values
+        by_role: dict[str, Any] = {}
+        for _, role, values in word_means(self, self.best):
+            name = self._role_name(role)
+            by_role[name] = by_role.get(name, 0.0) + values
         if model.warp.is_identity:
-            columns = {name: values * s.y_scale for name, values in found.items()}
+            columns = {name: values * s.y_scale for name, values in by_role.items()}
             columns["trend"] = columns["trend"] + s.y_mean
         else:
-            columns = {name: np.exp(model.warp.scale * z) for name, z in found.items()}
+            columns = {name: np.exp(model.warp.scale * z) for name, z in by_role.items()}
             columns["trend"] = columns["trend"] * np.exp(model.warp.mean) * model.warp.unit * s.y_scale
         return pd.DataFrame(columns, index=self.recent.index.append(self.index))
 
@@ -176,7 +177,7 @@ class Forecast:
 
     @property
     def standardiser(self) -> Standardiser:
-        """From the units of the series to those of the fits."""
+        """What takes the units of the series to those of the fits."""
         s = self.mixture.models[0].fitted_kernel.standardiser
         assert s is not None
         return s
@@ -186,7 +187,7 @@ class Forecast:
         """The inputs of the values to which parameters were fitted."""
         return self.standardiser.inverse_x(self.mixture.models[0].X.numpy())[-self.recent.n :]
 
-    def _role(self, role: str) -> str:
+    def _role_name(self, role: str) -> str:
         if not role.startswith("season"):
             return role
         period = self.seasons[int(role.split()[1]) - 1].period / self.series.step
@@ -194,7 +195,7 @@ class Forecast:
 
     @cached_property
     def active_changes(self) -> tuple[Change, ...]:
-        """Steps and bends that the heaviest candidate sees, or most of the weight, on the scale of the series.
+        """Steps and bends that the heaviest structure sees, or most of the weight, on the scale of the series.
 
         They must also make the values clearly more probable than they are without them, in a level that wanders for example.
         """
@@ -202,17 +203,17 @@ class Forecast:
         values = self.on_its_scale(self.recent.values)
         likelihoods = [model.log_marginal_likelihood for model in self.mixture.models]
         for k, change in enumerate(self.changes, 1):
-            has_it = [k in candidate.columns for candidate in self.candidates]
+            has_it = [k in structure.columns for structure in self.structures]
             share = sum(w for w, has in zip(self.weights, has_it, strict=True) if has)
-            if (has_it[self.best] or share > 0.5) and is_supported(likelihoods, has_it):
+            if (has_it[self.best] or share > 0.5) and improves_fits(likelihoods, has_it):
                 others = [c for c in self.changes if c != change and c.kind == change.kind]
-                seen += [change] if is_seen(change, others, self.recent, values, self.active_seasons) else []
+                seen += [change] if improves_line(change, others, self.recent, values, self.active_seasons) else []
         return tuple(seen)
 
     @property
     def log_share(self) -> float:
-        """The weight of the candidates that describe the logarithm of the series."""
-        return float(sum(w for w, c in zip(self.weights, self.candidates, strict=True) if c.is_log))
+        """The weight of the structures that describe the logarithm of the series."""
+        return float(sum(w for w, c in zip(self.weights, self.structures, strict=True) if c.is_log))
 
     @property
     def is_log(self) -> bool:
@@ -226,7 +227,7 @@ class Forecast:
     @property
     def active_seasons(self) -> tuple[Season, ...]:
         """Periods, if most of the weight has a season."""
-        share = sum(w for w, c in zip(self.weights, self.candidates, strict=True) if c.season != "none")
+        share = sum(w for w, c in zip(self.weights, self.structures, strict=True) if c.season != "none")
         return self.seasons if share > 0.5 else ()
 
     # claims
@@ -234,7 +235,7 @@ class Forecast:
     def past_forecasts(self, level: float = 0.9) -> pd.DataFrame:
         """Forecasts from past origins against what happened, with parameters from before the first origin.
 
-        Seasons, changes, the weights of candidates and the width of intervals come from the whole series.
+        Seasons, changes, the weights of structures and the width of intervals come from the whole series.
 
         A row for each origin and step ahead: origin, index, ahead, forecast (median), lower and upper end, actual.
         """
@@ -260,8 +261,7 @@ class Forecast:
         )
 
     def accuracy(self, level: float = 0.9) -> dict[str, Any]:
-        """What past origins say: mean absolute error, and the share of values inside their intervals, by thirds of the
-        horizon."""
+        """What past origins say: mean absolute error and coverage of the intervals, in all and by thirds of the horizon."""
         frame = self.past_forecasts(level)
         inside = (frame["actual"] >= frame["low"]) & (frame["actual"] <= frame["high"])
         error = (frame["actual"] - frame["forecast"]).abs()
@@ -278,7 +278,7 @@ class Forecast:
         }
 
     def accuracy_by_step(self, level: float = 0.9) -> pd.DataFrame:
-        """What past origins say of each number of steps ahead: how many values, mean absolute error, coverage."""
+        """What past origins say about each number of steps ahead: how many values, mean absolute error, coverage."""
         frame = self.past_forecasts(level)
         frame = frame.assign(
             error=(frame["actual"] - frame["forecast"]).abs(),
@@ -304,7 +304,7 @@ class Forecast:
             ],
             "kernels": [
                 {"expression": str(m.expression), "is_log": c.is_log, "weight": float(w), "says": str(c)}
-                for m, c, w in zip(self.mixture.models, self.candidates, self.weights, strict=True)
+                for m, c, w in zip(self.mixture.models, self.structures, self.weights, strict=True)
             ],
             "accuracy": None if self.past is None else self.accuracy(),
             "forecast": [
@@ -316,26 +316,24 @@ class Forecast:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was done to the series, and what to beware of."""
-        found = list(self.series.notes)
+        """What was done to the series, and which limits the forecast has."""
+        notes = list(self.series.notes)
         if self.series.missing:
-            found.append(f"{counted(self.series.missing, 'missing value')} left out")
+            notes.append(f"{counted(self.series.missing, 'missing value')} left out")
         if ahead := round((self.series.end - self.series.times[-1]) / self.series.step):
-            found.append(f"the last {counted(ahead, 'row')} without a value: the forecast begins after them")
+            notes.append(f"the last {counted(ahead, 'row')} without a value: the forecast begins after them")
         if self.series.frequency.unit in ("days", "irregular"):
-            found.append(f"the times are irregular: a step ahead is {self.series.step:g} of their units, the usual one")
+            notes.append(f"the times are irregular: a step ahead is {self.series.step:g} of their units, the usual one")
         if self.series.n > self.recent.n:
-            found.append(f"parameters were fitted to the last {self.recent.n} of {self.series.n} values")
+            notes.append(f"parameters were fitted to the last {self.recent.n} of {self.series.n} values")
         if self.horizon > self.series.n:
-            found.append(f"{self.horizon} steps ahead of {self.series.n} values: no past forecast has reached as far")
+            notes.append(f"{self.horizon} steps ahead of {self.series.n} values: no past forecast has reached as far")
         if self.series.n < 24:
-            found.append(f"only {self.series.n} values: many trends fit as few equally well")
-        return tuple(found)
+            notes.append(f"only {self.series.n} values: many trends fit as few equally well")
+        return tuple(notes)
 
     def explain(self) -> str:
         """What the forecast rests on, in a few sentences."""
-        from kitt.forecasting.words import explained
-
         return explained(self)
 
     def __str__(self) -> str:
@@ -348,7 +346,7 @@ class Forecast:
         )
 
     def _repr_html_(self) -> str:
-        """For notebooks: the sentences, and the table."""
+        """The sentences and the table, as notebooks show them."""
         return (
             f"<p>{html.escape(self.explain())}</p>{self.to_frame().to_html(max_rows=10, float_format='{:.5g}'.format)}"
         )

@@ -18,42 +18,38 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from kitt.fitting.fit import UNFIT
-from kitt.forecasting.candidates import Candidate, layout
-from kitt.forecasting.fit import Fit, fit
+from kitt.forecasting.fit import Fit, fit_structure
 from kitt.forecasting.series import Series
+from kitt.forecasting.structures import MOST_SEASONS, Structure, layout
 from kitt.table.scaling import FloatArray
 from kitt.table.table import Table
 
-
-@dataclass(frozen=True)
-class SeasonConfig:
-    """Set by hand, looked at on the first 64 % of the series of `kitt bench atlas`; simulated series were a check."""
-
-    most: int = 3  # periods at once
-    calendar_bonus: float = 4.0  # nats for a period of the calendar
-    whole_bonus: float = 1.0  # for a whole number of steps
-    calendar_gain: float = 6.0  # nats that a period of the calendar must gain, bonus included
-    gain: float = 10.0  # that another must
-    waves: tuple[int, ...] = (1, 2, 3, 4, 6)  # that are tried: the fundamental one and its multiples
-    longest: int = 400  # steps, of periods that are not of the calendar
-    spectrum_values: int = 600  # at most, for which periods of any length are tried
-    cycles: float = 3.0  # that a period must have been seen
-    calendar_cycles: float = 1.9
-    # Of the calendar: a whole number of steps that is closer to one of its periods than this share of a step is not tried.
-    calendar_distance: float = 0.3
-    # Of periods of any length: the shortest in steps, the most cycles in the series, and cycles from one to the next.
-    shortest: float = 3.5
-    most_cycles: int = 300
-    cycle_spacing: float = 0.25
-    # A period is not tried if one of its first waves is closer than so many cycles over the series to one of the first
-    # waves of a period that was found already.
-    resolution: float = 1.5
-    own_waves: int = 2
-    found_waves: int = 12
-
-
-DEFAULT = SeasonConfig()
-LEVELS = ("random walk", "line with detours", "fading trend with random walk")  # beside which a season earns its place
+# Set by hand, looked at on the first 64 % of the series of `kitt bench atlas`; simulated series were a check.
+_CALENDAR_BONUS = 4.0  # nats that are added to the gain of a period of the calendar
+_WHOLE_BONUS = 1.0  # nats that are added to the gain of a whole number of steps
+_CALENDAR_GAIN = 6.0  # nats that a period of the calendar must gain, bonus included
+_OTHER_GAIN = 10.0  # nats that any other period must gain
+_WAVES = (1, 2, 3, 4, 6)  # numbers of waves that are tried: the fundamental one and its first multiples
+_LONGEST_PERIOD = 400  # in steps: a longer period is tried only if it is in the calendar
+_SPECTRUM_VALUES = 600  # periods of any length are tried for series of at most so many values
+_CALENDAR_CYCLES = 1.9  # a period of the calendar must have been seen so many times
+_OTHER_CYCLES = 3.0  # any other period must have been seen so many times
+# A whole number of steps is not tried if it is closer than this share of a step to a period of the calendar.
+_CALENDAR_DISTANCE = 0.3
+# Periods of any length: the shortest one in steps, the most cycles over the series, and the cycles from one to the next.
+_SHORTEST_PERIOD = 3.5
+_MOST_CYCLES = 300
+_CYCLE_SPACING = 0.25
+# A period is not tried if one of its first waves is closer than so many cycles over the series to one of the first
+# waves of a period that was found already.
+_RESOLUTION = 1.5
+_OWN_WAVES = 2
+_FOUND_WAVES = 12
+WANDERING_TRENDS = (
+    "random walk",
+    "line with detours",
+    "fading trend with random walk",
+)  # beside which a season earns its place
 
 
 @dataclass(frozen=True)
@@ -67,21 +63,19 @@ class Season:
 
 @dataclass(frozen=True, eq=False)
 class _Whitened:
-    """The series after its random walk, and the waves that were found already, are taken out."""
+    """The series whitened by the covariance of its level, without the waves that were found already."""
 
     L: FloatArray
     y: FloatArray
     Q: FloatArray  # orthonormal columns that were taken out
-    tried: dict[float, tuple[str, float, FloatArray]]  # by period: its name, its bonus, its waves
+    tried: dict[float, tuple[str, float, FloatArray]]  # name, bonus and waves of each period
 
     @classmethod
-    def of(cls, L: FloatArray, y: FloatArray, base: FloatArray, series: Series, config: SeasonConfig) -> _Whitened:
+    def of(cls, L: FloatArray, y: FloatArray, base: FloatArray, series: Series) -> _Whitened:
         t = series.times - series.times[0]
         white = cls(L, solve_triangular(L, y, lower=True), np.empty((len(t), 0)), {}).without(base)
-        for period, name, bonus in _periods(series, config):  # those of the calendar first
-            white.tried.setdefault(
-                period, (name, bonus, white.whiten(waves(t, period, series.step, max(config.waves))))
-            )
+        for period, name, bonus in _periods(series):  # those of the calendar first
+            white.tried.setdefault(period, (name, bonus, white.whiten(waves(t, period, series.step))))
         return white
 
     @property
@@ -95,36 +89,36 @@ class _Whitened:
         return _Whitened(self.L, self.y, np.linalg.qr(np.column_stack([self.Q, self.whiten(F)]))[0], self.tried)
 
 
-def find_seasons(series: Series, table: Table, config: SeasonConfig = DEFAULT) -> tuple[Season, ...]:
+def find_seasons(series: Series, table: Table) -> tuple[Season, ...]:
     """Periods of a series, the strongest first; `table` holds it standardised, time in the first column."""
     t = series.times - series.times[0]
     y = table.y.numpy()
     fits = _Levels(table)
     base = np.column_stack([np.ones(len(t)), t - t.mean()])
     bent = np.column_stack([base, (t - t.mean()) ** 2])
-    walk = _Whitened.of(fits.root(), y, base, series, config)
-    line = _Whitened.of(np.eye(len(y)), y, bent, series, config)
-    found: list[Season] = []
-    while len(found) < config.most:
-        best = _best(walk, found, series, config)
-        is_hidden = best is None or not _is_enough(best, config)
+    walk = _Whitened.of(fits.root(), y, base, series)
+    line = _Whitened.of(np.eye(len(y)), y, bent, series)
+    seasons: list[Season] = []
+    while len(seasons) < MOST_SEASONS:
+        best = _best(walk, seasons, series)
+        is_hidden = best is None or not _is_enough(best)
         if is_hidden:  # a random walk hides long periods: a line shows them
-            best = _best(line, found, series, config)
-        if best is None or not _is_enough(best, config):
+            best = _best(line, seasons, series)
+        if best is None or not _is_enough(best):
             break
         if is_hidden or not best.name:
-            best = Season(best.period, best.name, fits.gain(found, best))
-            if not _is_enough(best, config):
+            best = Season(best.period, best.name, fits.gain(seasons, best))
+            if not _is_enough(best):
                 break
-        found.append(best)
-        shape = waves(t, best.period, series.step, max(config.waves))
+        seasons.append(best)
+        shape = waves(t, best.period, series.step)
         growing = shape * ((t - t.mean()) / t[-1])[:, None]  # its amplitude may change: no period beside it
         walk, line = (white.without(np.column_stack([shape, growing])) for white in (walk, line))
-    return tuple(found)
+    return tuple(seasons)
 
 
-def _is_enough(season: Season, config: SeasonConfig) -> bool:
-    return season.gain >= (config.calendar_gain if season.name else config.gain)
+def _is_enough(season: Season) -> bool:
+    return season.gain >= (_CALENDAR_GAIN if season.name else _OTHER_GAIN)
 
 
 class _Levels:
@@ -138,22 +132,22 @@ class _Levels:
         if (trend, shape, periods) not in self.fits:
             s = self.table.standardiser
             scale = 1.0 if s is None else float(s.x_scale[0])
-            level = Candidate(trend, shape)
-            found = layout(level, self.table.X.shape[1], [p / scale for p in periods])
-            self.fits[trend, shape, periods] = fit(level, found, self.table)
+            level = Structure(trend, shape)
+            parameters = layout(level, self.table.X.shape[1], [p / scale for p in periods])
+            self.fits[trend, shape, periods] = fit_structure(level, parameters, self.table)
         return self.fits[trend, shape, periods]
 
     def root(self) -> FloatArray:
         """The Cholesky factor of the covariance of a random walk without seasons."""
-        return self._fit(LEVELS[0], "none", ()).model.posterior.L.numpy()
+        return self._fit(WANDERING_TRENDS[0], "none", ()).gp.posterior.L.numpy()
 
-    def gain(self, found: Sequence[Season], more: Season) -> float:
+    def gain(self, seasons: Sequence[Season], more: Season) -> float:
         """Evidence for another season, with all parameters fitted again: the best level with it less the best without.
 
         Cycles without a fixed period, such as those of an economy, are what a line with smooth detours explains; a season
         that drifts has no other one beside it.
         """
-        before = tuple(season.period for season in found)
+        before = tuple(season.period for season in seasons)
         try:
             return self._evidence((*before, more.period)) - self._evidence(before)
         except UNFIT:
@@ -161,44 +155,44 @@ class _Levels:
 
     def _evidence(self, periods: tuple[float, ...]) -> float:
         shapes = ("steady", "drifting") if periods else ("none",)
-        return max(self._fit(trend, shape, periods).evidence for trend in LEVELS for shape in shapes)
+        return max(self._fit(trend, shape, periods).evidence for trend in WANDERING_TRENDS for shape in shapes)
 
 
-def _periods(series: Series, config: SeasonConfig) -> Iterator[tuple[float, str, float]]:
+def _periods(series: Series) -> Iterator[tuple[float, str, float]]:
     """(period, name in the calendar, bonus) of everything that is tried."""
     step, n = series.step, series.n
     span = float(series.times[-1] - series.times[0])
-    named = {p: name for name, p in series.calendar.items() if p <= span / config.calendar_cycles}
+    named = {p: name for name, p in series.calendar.items() if p <= span / _CALENDAR_CYCLES}
     for period, name in named.items():
-        yield period, name, config.calendar_bonus
-    for steps in range(2, config.longest + 1):
-        is_named = any(abs(steps * step - p) < config.calendar_distance * step for p in named)
-        if steps * step * config.cycles <= span and not is_named:
-            yield steps * step, "", config.whole_bonus
-    if n <= config.spectrum_values:
-        most = min(span / step / config.shortest, config.most_cycles)
-        for cycles in np.arange(config.cycles, most, config.cycle_spacing):
+        yield period, name, _CALENDAR_BONUS
+    for steps in range(2, _LONGEST_PERIOD + 1):
+        is_named = any(abs(steps * step - p) < _CALENDAR_DISTANCE * step for p in named)
+        if steps * step * _OTHER_CYCLES <= span and not is_named:
+            yield steps * step, "", _WHOLE_BONUS
+    if n <= _SPECTRUM_VALUES:
+        most = min(span / step / _SHORTEST_PERIOD, _MOST_CYCLES)
+        for cycles in np.arange(_OTHER_CYCLES, most, _CYCLE_SPACING):
             yield span / float(cycles), "", 0.0
 
 
-def waves(t: FloatArray, period: float, step: float, most: int = max(DEFAULT.waves)) -> FloatArray:
+def waves(t: FloatArray, period: float, step: float) -> FloatArray:
     """Cosine and sine of a period, then of its multiples up to what the steps can show, (N, 2K)."""
-    count = max(1, int(min(most, (period / step + 0.01) // 2)))
+    count = max(1, int(min(max(_WAVES), (period / step + 0.01) // 2)))
     phase = 2 * math.pi * np.outer(t, np.arange(1, count + 1)) / period
     return np.stack([np.cos(phase), np.sin(phase)], -1).reshape(len(t), -1)
 
 
-def _best(white: _Whitened, found: Sequence[Season], series: Series, config: SeasonConfig) -> Season | None:
+def _best(white: _Whitened, known: Sequence[Season], series: Series) -> Season | None:
     """The period that gains most, if any gains."""
     rest, n = white.rest, series.n
     before, best = float(rest @ rest), None
     span = float(series.times[-1] - series.times[0])
     for period, (name, bonus, shape) in white.tried.items():
-        if _is_beside(period, found, span, config):
+        if _is_beside(period, known, span):
             continue
         explained = np.cumsum(_shares(shape - white.Q @ (white.Q.T @ shape), rest))
         count = shape.shape[1] // 2
-        for k in sorted({min(k, count) for k in config.waves}):
+        for k in sorted({min(k, count) for k in _WAVES}):
             columns = 2 * k - (abs(period / series.step - 2 * k) < 1e-6)  # no sine at half the frequency of the steps
             after = max(before - float(explained[columns - 1]), 1e-12 * before)
             gain = 0.5 * n * math.log(before / after) - 0.5 * columns * math.log(n) + bonus
@@ -214,8 +208,8 @@ def _shares(F: FloatArray, rest: FloatArray) -> FloatArray:
     return np.where(is_new, (Q.T @ rest) ** 2, 0.0)
 
 
-def _is_beside(period: float, found: Sequence[Season], span: float, config: SeasonConfig) -> bool:
+def _is_beside(period: float, known: Sequence[Season], span: float) -> bool:
     """Whether one of its first waves cannot be told from a wave of a period that was found already."""
-    ours, theirs = range(1, config.own_waves + 1), range(1, config.found_waves + 1)
-    apart = config.resolution / span
-    return any(abs(k / period - j / s.period) < apart for s in found for k in ours for j in theirs)
+    ours, theirs = range(1, _OWN_WAVES + 1), range(1, _FOUND_WAVES + 1)
+    apart = _RESOLUTION / span
+    return any(abs(k / period - j / s.period) < apart for s in known for k in ours for j in theirs)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kitt.errors import InvalidInputError
-from kitt.forecasting.pipeline import checked, forecast
+from kitt.forecasting.pipeline import forecast, read_arguments
 from kitt.forecasting.result import Forecast
 from kitt.forecasting.series import Series, read_index
 from kitt.table.encoding import read_numbers, similar, strays
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_TRIED = 100  # rows of a column that are read to see whether it holds times
+_TRIED = 100  # how many rows of a column are read to see whether it holds times
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class SeriesTable:
     X: Any = None
     future: Any = None
     future_index: Any = None
-    notes: Notes = ()  # on how the values were read
+    notes: Notes = ()  # how the values were read
 
     def forecast(self, horizon: int, **options: Any) -> Forecast:
         """The next values: as many as the horizon says, or as there are rows ahead with columns that are known."""
@@ -42,7 +42,7 @@ class SeriesTable:
 
     def check(self, horizon: int = 1, season: Any = None) -> None:
         """An error if this is no series that can be forecast, or its columns or the periods cannot be used."""
-        checked(self.y, self.index, self._ahead(horizon), self.X, self.future, season)
+        read_arguments(self.y, self.index, self._ahead(horizon), self.X, self.future, season)
         if self.future_index is not None:
             self._check_steps()
 
@@ -56,15 +56,15 @@ class SeriesTable:
 
 
 @dataclass(frozen=True)
-class Columns:
-    """Which columns of a table are what. Without a target, it is the last; without a time, the rows follow each other."""
+class ColumnRoles:
+    """The roles of the columns of a table: the target is by default the last; without a time, the rows follow each other."""
 
     target: str | None = None
     time: str | None = None
     by: tuple[str, ...] = ()
     known: tuple[str, ...] = ()
 
-    def of(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, Columns]:
+    def of(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, ColumnRoles]:
         """The table with names as text, and the columns with the target filled in; an error if one is not there."""
         frame = frame.set_axis(column_names(frame), axis=1)
         single = [("target", self.target), ("time", self.time)]
@@ -87,16 +87,16 @@ class Columns:
                 "name it with target",
                 {"command line": "name it with --target", "page": "add it to the table"},
             )
-        return frame, Columns(self.target or others[-1], self.time, self.by, self.known)
+        return frame, ColumnRoles(self.target or others[-1], self.time, self.by, self.known)
 
 
-def one_series(frame: pd.DataFrame, columns: Columns) -> SeriesTable:
+def one_series(frame: pd.DataFrame, columns: ColumnRoles) -> SeriesTable:
     """The series of a table; rows after the last value belong to the future, if further columns are known."""
     index, read = read_index(None if columns.time is None else frame[columns.time], len(frame))
     if columns.known:
         order = np.argsort(index, kind="stable")
         frame, index = frame.iloc[order], index[order]
-    y, notes = _values(frame[columns.target])
+    y, notes = _read_target(frame[columns.target])
     notes += read
     if not columns.known:
         return SeriesTable(y, index, notes=notes)
@@ -113,7 +113,7 @@ def one_series(frame: pd.DataFrame, columns: Columns) -> SeriesTable:
     )
 
 
-def _values(column: pd.Series) -> tuple[pd.Series, Notes]:
+def _read_target(column: pd.Series) -> tuple[pd.Series, Notes]:
     """The target as numbers, NaN where it is empty, with notes on how it was written."""
     import pandas as pd
 
@@ -129,11 +129,11 @@ def _values(column: pd.Series) -> tuple[pd.Series, Notes]:
     return made, read[1]
 
 
-def dates_of(frame: pd.DataFrame, columns: Columns) -> str | None:
+def dates_of(frame: pd.DataFrame, columns: ColumnRoles) -> str | None:
     """The only column of dates that has no other role; None if there are none or several."""
     used = (columns.target, *columns.by, *columns.known)
-    found = [name for name in frame.columns if name not in used and _has_dates(frame[name].dropna()[:_TRIED])]
-    return found[0] if len(found) == 1 else None
+    dated = [name for name in frame.columns if name not in used and _has_dates(frame[name].dropna()[:_TRIED])]
+    return dated[0] if len(dated) == 1 else None
 
 
 def _has_dates(column: pd.Series) -> bool:
@@ -160,7 +160,7 @@ def is_time(column: pd.Series) -> bool:
     return labels.dtype.kind != "b" and bool(labels.is_unique)
 
 
-def series_of(frame: pd.DataFrame, columns: Columns) -> Iterator[tuple[str, pd.DataFrame]]:
+def series_of(frame: pd.DataFrame, columns: ColumnRoles) -> Iterator[tuple[str, pd.DataFrame]]:
     """(name, rows) of every group, in the order of the table; the whole table if there is no column to group by."""
     if not columns.by:
         yield "", frame

@@ -26,32 +26,18 @@ _PERIODS = {  # texts that name a span of time, and what reads them as its first
     r"(?P<year>\d{4})[ :-]?[Mm](?P<month>0?[1-9]|1[0-2])": "month",
     r"(?P<year>\d{4})-?[Ww](?P<week>[0-5]\d)(?:-?(?P<day>[1-7]))?": "week",
 }
-_OFFSET = r"(?<=\d)\s*(Z|[+-]\d{2}:?\d{2})$"  # from UTC, at the end of a time of day
+_OFFSET = r"(?<=\d)\s*(Z|[+-]\d{2}:?\d{2})$"  # the offset from UTC at the end of a time of day
 _NAMES = {"d": "day", "m": "month", "Y": "year", "y": "year"}
-
-
-@dataclass(frozen=True)
-class TimesConfig:
-    """When times count as regular; set by hand."""
-
-    regular: float = 0.02  # of a step, by which a regular time may be off, however it is written
-    rounded: float = 0.25  # the same of numbers that were rounded
-    filled: float = 0.25  # share of the steps between the first time and the last that must have a row
-    business_filled: float = 0.8  # share of the weekdays that must have one, for business days,
-    business_rows: int = 11  # of which there must be so many: more than two weeks
-    misplaced: float = 0.1  # of a step, by which the times of further columns may differ from those of the series
-    # A decimal year is a whole number of steps if it is closer to one than this share, and has fewer than so many steps.
-    rounded_year: tuple[float, int] = (0.005, 40)
-
-
-TIMES = TimesConfig()
+# A time is regular if it is off by less than these shares of a step; set by hand.
+REGULAR = 0.02  # however the time is written
+_ROUNDED = 0.25  # a number that was rounded
 
 
 # --- texts -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class DateReading:
     """Texts as dates, with a zone where they had an offset from UTC; and the format that reads them."""
 
     dates: pd.DatetimeIndex
@@ -63,17 +49,17 @@ class Reading:
         return "/".join(_NAMES[c] for c in self.written.split(" ")[0] if c in _NAMES)
 
 
-def readings(labels: pd.Index) -> list[Reading]:
+def readings(labels: pd.Index) -> list[DateReading]:
     """All different dates that these texts may be; an error if there are none."""
     import pandas as pd
 
     texts = pd.Series(labels.astype(str).str.strip())
     for pattern, kind in _PERIODS.items():
         if (parts := texts.str.extract(f"^{pattern}$"))["year"].notna().all():
-            return [Reading(_first_days(parts, kind), kind)]
+            return [DateReading(_first_days(parts, kind), kind)]
     if texts.str.contains(r"\d:\d\d[:.\d]*\s*(?:Z|[+-]\d{2}:?\d{2})$").all():
-        return [Reading(_with_offset(texts), "ISO8601")]
-    found: list[Reading] = []
+        return [DateReading(_with_offset(texts), "ISO8601")]
+    different: list[DateReading] = []
     most, stray = 0, 0  # how many texts some format reads, and the first that it does not
     for written in _FORMATS:
         some = texts.iloc[[0, len(texts) // 2, -1]]
@@ -83,14 +69,14 @@ def readings(labels: pd.Index) -> list[Reading]:
         if (count := int(np.count_nonzero(read.notna()))) < len(texts):
             if count > most:
                 most, stray = count, int(np.flatnonzero(read.isna())[0])
-        elif not any(read.equals(other.dates) for other in found):
-            found.append(Reading(read, written))
-    if not found:
+        elif not any(read.equals(other.dates) for other in different):
+            different.append(DateReading(read, written))
+    if not different:
         beside = f" in row {stray + 1}, beside '{texts[0 if stray else 1]}'" if most else ""
         raise InvalidInputError(
             f"expected numbers or dates as times; got '{texts[stray]}'{beside}", "write dates as 2020-12-31"
         )
-    return found
+    return different
 
 
 def _first_days(parts: pd.DataFrame, kind: str) -> pd.DatetimeIndex:
@@ -108,7 +94,7 @@ def _first_days(parts: pd.DataFrame, kind: str) -> pd.DatetimeIndex:
 
 
 def _with_offset(texts: pd.Series) -> pd.DatetimeIndex:
-    """Of one offset, on its clock; of several, in UTC, or as days where all are at midnight of their own clock."""
+    """Times with one offset are read on its clock, times with several in UTC, or as days if all are at midnight."""
     import pandas as pd
 
     read = pd.DatetimeIndex(pd.to_datetime(texts, format="ISO8601", errors="coerce", utc=True))
@@ -127,7 +113,7 @@ def _with_offset(texts: pd.Series) -> pd.DatetimeIndex:
 # --- numbers ---------------------------------------------------------------------------------------------------------
 
 
-def of_numbers(labels: pd.Index) -> tuple[pd.DatetimeIndex, str] | None:
+def dates_from_numbers(labels: pd.Index) -> tuple[pd.DatetimeIndex, str] | None:
     """Whole numbers such as 202401 or 20240131 as dates, with what was read; None if they are not such."""
     import pandas as pd
 
@@ -156,7 +142,7 @@ def number_step(raw: FloatArray) -> float | None:
     for step in tried:
         steps = (raw - raw[0]) / step
         off = float(np.abs(steps - np.round(steps)).max())
-        if off < max(TIMES.regular, 10.0**-digits / step if digits else 0.0) and off < TIMES.rounded:
+        if off < max(REGULAR, 10.0**-digits / step if digits else 0.0) and off < _ROUNDED:
             return step
     return None
 

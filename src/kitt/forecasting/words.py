@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kitt.forecasting.level import CONSTANT, CURVE, LINE, PERCENTAGE, WANDERING
+from kitt.forecasting.seasons import Season, waves
 from kitt.forecasting.series import text_of
 from kitt.formatting import counted
 from kitt.table.scaling import FloatArray
 
 if TYPE_CHECKING:
-    from kitt.forecasting.candidates import Candidate
     from kitt.forecasting.changepoint import Change
     from kitt.forecasting.result import Forecast
-    from kitt.forecasting.seasons import Season
+    from kitt.forecasting.structures import Structure
 
 _FORMS = {
     CONSTANT: "is constant or nearly so",
@@ -28,44 +27,38 @@ _FORMS = {
     WANDERING: "wanders irregularly",
 }
 _SCATTER = "the values scatter around a constant or nearly constant level"
-_SEASONS = {
+_SHAPES = {
     "steady": "keeps its shape",
     "drifting": "slowly shifts or changes its shape",
     "growing": "grows or shrinks over time",
 }
-_DATES = {"month": "%B %Y", "year": "%Y"}  # by the name of a step
+_DATES = {"month": "%B %Y", "year": "%Y"}  # how dates are written where a step has this name
 
 
-@dataclass(frozen=True)
-class WordsConfig:
-    """When something is said; set by hand where nothing else is stated."""
-
-    # Weight of the logarithm; of simulated series (`kitt_lab.series`), sums have up to a half, and products nearly all.
-    clearly_log: float = 0.75
-    also: float = 0.2  # weight from which a further form of the level is named
-    mostly: float = 0.5  # of the range of the level: a change from the first value to the last that is told
-    hardly: float = 0.05  # of the width of the last interval: a level that changes less is said to stay
-    season: float = 0.5  # weight above which it is told whether a season keeps its shape
+# When something is said; set by hand where nothing else is stated. The logarithm is named if it has this weight: among
+# simulated series (`kitt_lab.series`), it has up to a half in sums, and nearly all in products.
+_CLEARLY_LOG = 0.75
+_ALSO = 0.2  # a further form of the level is named from this weight on
+_MOSTLY = 0.5  # a change from the first value to the last is told if it has this share of the range of the level
+_HARDLY = 0.05  # a level is said to stay if it changes by less than this share of the width of the last interval
+_SHAPE_WEIGHT = 0.5  # it is told whether a season keeps its shape if more than this weight says so
 
 
-DEFAULT = WordsConfig()
-
-
-def explained(forecast: Forecast, config: WordsConfig = DEFAULT) -> str:
+def explained(forecast: Forecast) -> str:
     """Sentences about a forecast."""
-    sentences = [_opening(forecast), _trend(forecast, config), _ahead(forecast, config), _seasons(forecast, config)]
+    sentences = [_opening(forecast), _trend(forecast), _ahead(forecast), _seasons(forecast)]
     sentences += [_change(forecast, change) for change in forecast.active_changes]
     if forecast.known:
         sentences.append(f"Beside this it follows {' and '.join(forecast.known)}, as given for the steps ahead.")
-    if (log := forecast.log_share) > config.clearly_log:
+    if (log := forecast.log_share) > _CLEARLY_LOG:
         sentences.append(f"Changes are in proportion to the level: the logarithm describes the series ({log:.0%}).")
     if forecast.past is not None:
         sentences.append(_claims(forecast))
     return " ".join(sentences)
 
 
-def _share(forecast: Forecast, condition: Callable[[Candidate], bool]) -> float:
-    return float(sum(w for w, c in zip(forecast.weights, forecast.candidates, strict=True) if condition(c)))
+def _share(forecast: Forecast, condition: Callable[[Structure], bool]) -> float:
+    return float(sum(w for w, c in zip(forecast.weights, forecast.structures, strict=True) if condition(c)))
 
 
 def _opening(forecast: Forecast) -> str:
@@ -76,13 +69,13 @@ def _opening(forecast: Forecast) -> str:
     )
 
 
-def _trend(forecast: Forecast, config: WordsConfig) -> str:
+def _trend(forecast: Forecast) -> str:
     """The form of the level with its weight, and others that have much of it too.
 
-    All weights are shares of the whole. If a change is stated, candidates that do not see it are told apart.
+    All weights are shares of the whole. If a change is stated, structures that do not see it are told apart.
     """
     level, changes = forecast.level, forecast.active_changes
-    forms = {form: w for form, w in level.weights.items() if w >= config.also or form == level.form}
+    forms = {form: w for form, w in level.weights.items() if w >= _ALSO or form == level.form}
     is_plain = [*forms] == [CONSTANT] and not (forecast.active_seasons or forecast.known)
     if is_plain and np.ptp(forecast.recent.values) == 0:
         return f"Trend: {_same(forecast)}."
@@ -93,10 +86,10 @@ def _trend(forecast: Forecast, config: WordsConfig) -> str:
     )
     if changes:
         said = f"before and after the change{'s' * (len(changes) > 1)} named below, {said}"
-    if sum(level.without.values()) >= config.also:
-        others = {form: w for i, (form, w) in enumerate(level.without.items()) if w >= config.also or i == 0}
+    if sum(level.without.values()) >= _ALSO:
+        others = {form: w for i, (form, w) in enumerate(level.without.items()) if w >= _ALSO or i == 0}
         said += f"; without {'that change' if len(changes) == 1 else 'those changes'}, the level {_forms(others)}"
-    return f"Trend: {said}.{_course(forecast, config)}"
+    return f"Trend: {said}.{_course(forecast)}"
 
 
 def _forms(weights: Mapping[str, float], unit: str = "") -> str:
@@ -111,13 +104,13 @@ def _same(forecast: Forecast) -> str:
     return "all values are the same" if is_all else f"the last {forecast.recent.n} values are the same"
 
 
-def _course(forecast: Forecast, config: WordsConfig) -> str:
+def _course(forecast: Forecast) -> str:
     """Where the level went in the past: the slope of a line, or the whole change of a level that mostly rose or fell."""
     if forecast.level.form in (LINE, PERCENTAGE):
         return _slope(forecast)
     past = forecast.level.past
     change, last = float(past[-1] - past[0]), "last " * (forecast.series.n > forecast.recent.n)
-    if forecast.level.form == CONSTANT or abs(change) < config.mostly * np.ptp(past):
+    if forecast.level.form == CONSTANT or abs(change) < _MOSTLY * np.ptp(past):
         return ""
     direction = "rose" if change > 0 else "fell"
     return f" Over the {last}{forecast.recent.n} values it {direction} by about {abs(change):.3g} in all."
@@ -149,24 +142,24 @@ def _size(forecast: Forecast, change: float) -> str:
     return f"{100 * abs(np.expm1(change)):.3g} %" if _is_percent(forecast) else f"{abs(change):.3g}"
 
 
-def _ahead(forecast: Forecast, config: WordsConfig) -> str:
+def _ahead(forecast: Forecast) -> str:
     low, high = forecast.interval(0.9)
     change, horizon = forecast.level.ahead, forecast.horizon
     when = "In the next step" if horizon == 1 else f"Over the {horizon} steps ahead"
-    if abs(change) <= config.hardly * (high[-1] - low[-1]):
+    if abs(change) <= _HARDLY * (high[-1] - low[-1]):
         return f"{when}, the level is expected to stay about where it is."
     return f"{when}, the level is expected to {'rise' if change > 0 else 'fall'} by about {abs(change):.3g}."
 
 
-def _seasons(forecast: Forecast, config: WordsConfig) -> str:
-    """The periods, and whether the first keeps its shape if the heaviest candidate and most of the weight agree on it."""
+def _seasons(forecast: Forecast) -> str:
+    """The periods, and whether the first keeps its shape if the heaviest structure and most of the weight agree on it."""
     if not forecast.active_seasons:
         return "No season was found." if not forecast.seasons else "A season was tried and hardly helps."
     first, *further = [_season(s, forecast.series.step) for s in forecast.active_seasons]
-    shape = forecast.candidates[forecast.best].season
+    shape = forecast.structures[forecast.best].season
     share = _share(forecast, lambda c: c.season == shape)
-    if shape in _SEASONS and share > config.season:
-        first += f", which {_SEASONS[shape]} ({share:.0%} of the weight)" + "," * bool(further)
+    if shape in _SHAPES and share > _SHAPE_WEIGHT:
+        first += f", which {_SHAPES[shape]} ({share:.0%} of the weight)" + "," * bool(further)
     return f"Season: {' and '.join([first, *further])}."
 
 
@@ -211,8 +204,6 @@ def change_sizes(forecast: Forecast, change: Change) -> tuple[float, float]:
 
 def _regression(forecast: Forecast, values: FloatArray) -> FloatArray:
     """Coefficients of a constant, time, the changes and the waves of the seasons, by least squares."""
-    from kitt.forecasting.seasons import waves
-
     series, t = forecast.recent, forecast.recent.times
     columns = [np.ones(len(t)), t - t[0], *(change.column(t) for change in forecast.active_changes)]
     for season in forecast.active_seasons:
@@ -222,9 +213,9 @@ def _regression(forecast: Forecast, values: FloatArray) -> FloatArray:
 
 def _claims(forecast: Forecast) -> str:
     assert forecast.past is not None
-    found, most = forecast.accuracy(0.9), min(forecast.horizon, int(forecast.past.ahead.max()))
+    accuracy, most = forecast.accuracy(0.9), min(forecast.horizon, int(forecast.past.ahead.max()))
     return (
-        f"From {counted(found['origins'], 'past origin')}, up to {counted(most, 'step')} "
-        f"ahead, the mean absolute error was {found['mean_absolute_error']:.3g}, and {found['coverage']:.0%} of the values "
-        "lay in their 90 % intervals."
+        f"From {counted(accuracy['origins'], 'past origin')}, up to {counted(most, 'step')} "
+        f"ahead, the mean absolute error was {accuracy['mean_absolute_error']:.3g}, and {accuracy['coverage']:.0%} "
+        "of the values lay in their 90 % intervals."
     )

@@ -1,4 +1,4 @@
-"""`KITTForecaster` for pipelines of sktime, which must be installed: the same forecasts behind sktime's base class."""
+"""`KITTForecaster` for pipelines of sktime, which must be installed: its forecasts behind sktime's base class."""
 
 from __future__ import annotations
 

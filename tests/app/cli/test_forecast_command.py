@@ -2,7 +2,6 @@
 
 import io
 import json
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -117,7 +116,7 @@ def test_a_scheduler(run, tmp_path: Path) -> None:
 
 def test_a_scheduler_that_is_not_there_is_told(run, sales: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
-    monkeypatch.setattr(sys.modules["kitt.forecasting.many"], "_PATIENCE", 0.5)
+    monkeypatch.setattr("kitt.runs._PATIENCE", 0.5)
     (sales.parent / "other.csv").write_bytes(sales.read_bytes())
     code, _, errors = run(sales.parent, "--time", "month", "--scheduler", "tcp://127.0.0.1:1")
     assert code == 2

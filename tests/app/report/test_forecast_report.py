@@ -44,7 +44,7 @@ def test_the_answer_comes_first(monthly: kitt.Forecast) -> None:
     assert "Trend" in text
     assert "Season of 12" in text
     assert "Coverage of 90 % intervals" in text
-    assert all(str(candidate) in text for candidate in monthly.candidates)
+    assert all(str(structure) in text for structure in monthly.structures)
     assert f"{monthly.to_frame()['q0.95'].iloc[0]:.5g}" in text
 
 

@@ -18,9 +18,9 @@ from kitt.errors import InvalidInputError, KittError
 from kitt.files import check_writable
 
 if TYPE_CHECKING:
-    from kitt.forecasting.many import Forecasts, Task
+    from kitt.forecasting.many import Forecasts, SeriesTask
     from kitt.forecasting.result import Forecast
-    from kitt.forecasting.tables import Columns
+    from kitt.forecasting.tables import ColumnRoles
 
 PICTURES = (".png", ".svg", ".pdf")
 app = typer.Typer()
@@ -50,7 +50,7 @@ def forecast(
         typer.Option(help="Column known in the future: rows with an empty target say so. May be repeated."),
     ] = None,
     season: Annotated[
-        list[float] | None, typer.Option(help="Period in steps, 0 for none; without it, found. May be repeated.")
+        list[float] | None, typer.Option(help="Period in steps, 0 for none; without it, many. May be repeated.")
     ] = None,
     quantiles: Annotated[str, typer.Option(help="Levels, with commas between.")] = "0.05,0.25,0.5,0.75,0.95",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV file with a row for each step ahead.")] = None,
@@ -62,7 +62,7 @@ def forecast(
     scheduler: Annotated[str | None, typer.Option(help="Address of a dask scheduler, to use a cluster.")] = None,
 ) -> None:
     """Forecast series: mean and quantiles of every step ahead, with what the past says about them."""
-    from kitt.forecasting.tables import Columns
+    from kitt.forecasting.tables import ColumnRoles
 
     paths = list(dict.fromkeys(files_of(tables)))  # a file that is named twice is one
     for file in (out, picture, report, summary):
@@ -72,7 +72,7 @@ def forecast(
         raise InvalidInputError(f"expected a picture whose name ends with {', '.join(PICTURES)}; got '{picture}'")
     levels = levels_of(quantiles)
     options: dict[str, Any] = {} if not season else {"season": season}
-    wanted = Columns(target, time, tuple(by or ()), tuple(known or ()))
+    wanted = ColumnRoles(target, time, tuple(by or ()), tuple(known or ()))
     tasks = _tasks(paths, wanted)
     if len(tasks) == 1 and not by:
         _refuse(
@@ -90,12 +90,12 @@ def forecast(
         _many(tasks, horizon, levels, options, (out, summary), as_json, jobs, scheduler)
 
 
-def _tasks(paths: Sequence[str], wanted: Columns) -> list[Task]:
+def _tasks(paths: Sequence[str], wanted: ColumnRoles) -> list[SeriesTask]:
     """The name, the rows and the columns of each series; for one of several files that cannot be read, the error."""
     from kitt.forecasting.tables import dates_of, series_of
     from kitt.table.reading import read_table
 
-    tasks: list[Task] = []
+    tasks: list[SeriesTask] = []
     for path in paths:
         try:
             frame, read = read_table(path)
@@ -183,7 +183,7 @@ def _show(made: Forecast, levels: Sequence[float], is_listed: bool) -> None:
 
 
 def _many(
-    tasks: Sequence[Task],
+    tasks: Sequence[SeriesTask],
     horizon: int,
     levels: Sequence[float],
     options: dict[str, Any],
@@ -192,34 +192,34 @@ def _many(
     jobs: int,
     scheduler: str | None,
 ) -> None:
-    from kitt.forecasting.many import collected, run
+    from kitt.forecasting.many import collected, forecast_tasks
 
     with bar() as progress:
-        done = run(tasks, horizon, tuple(levels), options, jobs, scheduler, progress)
-    found = collected(done, "command line")
+        done = forecast_tasks(tasks, horizon, tuple(levels), options, jobs, scheduler, progress)
+    many = collected(done, "command line")
     out, summary = files
     if out is not None:
-        write(out, found.table.to_csv(index=False))
+        write(out, many.table.to_csv(index=False))
     if summary is not None:
-        write(summary, found.summary.to_csv(index=False))
+        write(summary, many.summary.to_csv(index=False))
     if as_json:
-        write(None, json_lines(_documents(found)))
+        write(None, json_lines(_documents(many)))
     elif out is None:
-        write(None, found.table.to_csv(index=False))
-    _summary(found)
-    if len(found.failures):
+        write(None, many.table.to_csv(index=False))
+    _summary(many)
+    if len(many.failures):
         raise typer.Exit(2)
 
 
-def _documents(found: Forecasts) -> list[dict[str, Any]]:
+def _documents(many: Forecasts) -> list[dict[str, Any]]:
     """For each series its row of the summary, with its forecasts under `forecast`."""
     steps: dict[str, list[dict[str, Any]]] = {}
-    for row in records(found.table):
+    for row in records(many.table):
         steps.setdefault(row.pop("series"), []).append(row)
-    return [{**row, "forecast": steps.get(row["series"], [])} for row in records(found.summary)]
+    return [{**row, "forecast": steps.get(row["series"], [])} for row in records(many.summary)]
 
 
-def _summary(found: Forecasts) -> None:
-    errors.print(f"{len(found.summary) - len(found.failures)} of {len(found.summary)} series forecast", highlight=False)
-    for name, error in zip(found.failures["series"], found.failures["error"], strict=True):
+def _summary(many: Forecasts) -> None:
+    errors.print(f"{len(many.summary) - len(many.failures)} of {len(many.summary)} series forecast", highlight=False)
+    for name, error in zip(many.failures["series"], many.failures["error"], strict=True):
         errors.print(f"[bold red]error:[/] {escape(f'{name}: {error}')}", highlight=False, soft_wrap=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -99,18 +100,14 @@ def _each(
     """A record for each table, in order, computed in this process, in others, or on a cluster."""
     if backend not in ("loky", "dask") or (backend == "dask") != (scheduler is not None):
         raise InvalidInputError("expected --backend loky, or --backend dask with the address of its --scheduler")
-    if jobs == 1 and backend == "loky":
-        return (_record(path, *job) for path in paths)
-    from joblib import Parallel, delayed, parallel_config
+    from kitt.runs import Killed, in_order, run_each
 
-    tasks = (delayed(_record)(path, *job) for path in paths)
-    if backend == "loky":
-        return Parallel(n_jobs=jobs, return_as="generator")(tasks)
-    from kitt.forecasting.many import cluster
-
-    assert scheduler is not None
-    with cluster(scheduler) as client, parallel_config("dask", client=client):
-        return Parallel(n_jobs=-1)(tasks)
+    work = partial(_record, target=job[0], drop=job[1], exclude=job[2], options=job[3])
+    records = in_order(run_each(work, paths, 0 if jobs == 1 else jobs, scheduler))
+    return (
+        {"table": path, "error": record.error} if isinstance(record, Killed) else record
+        for path, record in zip(paths, records, strict=True)
+    )
 
 
 def _record(

@@ -21,7 +21,7 @@ from kitt.app.page.tables import Upload, predictions, scatters
 from kitt.app.page.worker import FitTask, ForecastTask, summarised
 from kitt.errors import InvalidInputError
 from kitt.fitting.options import Options
-from kitt.forecasting.tables import Columns, one_series
+from kitt.forecasting.tables import ColumnRoles, one_series
 from kitt.network.checkpoint import bundled
 from kitt.pipeline import suggest_dataset
 
@@ -107,7 +107,7 @@ class Handler:
 
 
 def _forecast_task(table: Upload, question: schemas.ForecastQuestion) -> ForecastTask:
-    frame, columns = Columns(question.target, question.time, (), tuple(question.known)).of(table.frame)
+    frame, columns = ColumnRoles(question.target, question.time, (), tuple(question.known)).of(table.frame)
     assert columns.target is not None
     series = one_series(frame, columns)
     series = replace(series, notes=table.notes + series.notes)

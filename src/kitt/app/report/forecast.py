@@ -28,7 +28,7 @@ _MOST_ORIGINS = 4  # whose forecasts are drawn
 def facts(forecast: Forecast) -> dict[str, Any]:
     """Everything that the template names but for the address of style and script, and settings."""
     table = forecast.to_frame()
-    best = forecast.candidates[forecast.best]
+    best = forecast.structures[forecast.best]
     records = forecast.to_dict()
     return {
         "heading": _heading(forecast),
@@ -101,7 +101,7 @@ def _tiles(forecast: Forecast) -> Iterator[Tile]:
 
 def _parts(forecast: Forecast) -> Iterator[tuple[str, str, Svg]]:
     """Name, a sentence and a picture of each part of the heaviest candidate."""
-    best = forecast.candidates[forecast.best]
+    best = forecast.structures[forecast.best]
     for place, (name, values) in enumerate(forecast.components().items()):
         text = ""
         if name == "trend" and forecast.active_changes:

@@ -1,4 +1,4 @@
-"""Kernels that extrapolate: trends and seasons, as sums of the 34 words, with priors for each part.
+"""Kernels that extrapolate: trends and seasons, as sums of the 34 words, with priors for each word.
 
 A kernel that returns to the mean of the past is of no use in a forecast. A trend here is a random walk (a Matern12
 whose lengthscale is far beyond the series), a line with a random walk around it, a smooth curve that keeps its slope (a
@@ -34,58 +34,50 @@ TRENDS = {
     "line": "Linear",
 }
 SEASONS = {"none": "", "steady": "Periodic", "drifting": "Matern12*Periodic", "growing": "Linear*Periodic"}
-FURTHER_SEASONS = ("Matern52*Periodic", "RBF*Periodic")  # of the second and third period
+FURTHER_SEASONS = ("Matern52*Periodic", "RBF*Periodic")  # words of the second and third period
+MOST_SEASONS = 1 + len(FURTHER_SEASONS)
 COVARIATES = "Matern52"  # a smooth function of the columns that are known in the future
 _OFF_SLOPE, _OFF_LENGTHSCALE, _OFF_PERIOD = -16.0, 18.0, 5.0  # raw values at which a column has no influence
 
-
-@dataclass(frozen=True)
-class CandidateConfig:
-    """Priors on the standardised scale, as (mean, standard deviation) of a logarithm.
-
-    Those of smooth and fading trends were compared on the development series of docs/forecasts.md, none of which is in the
-    benchmark. The others were set by hand, looked at on the first 80 % of the 24 series of `kitt bench atlas --kind series`,
-    of which the last fifth was forecast, and on other series; simulated series (`kitt_lab.series`) were a check.
-    """
-
-    walk_lengthscale: float = 50.0  # of a random walk; a whole series is 3.5 long
-    walk_variance: tuple[float, float] = (1.5, 2.5)
-    smooth_lengthscale: tuple[float, float] = (3.0, 0.3)
-    smooth_variance: tuple[float, float] = (4.0, 2.5)
-    fading_lengthscale: tuple[float, float] = (2.0, 1.0)
-    fading_variance: tuple[float, float] = (1.0, 2.0)
-    detour_lengthscale: tuple[float, float] = (-0.3, 0.8)
-    detour_variance: tuple[float, float] = (-0.5, 1.5)
-    drift_lengthscale: tuple[float, float] = (1.5, 0.8)  # over which a season changes its shape
-    season_lengthscale: tuple[float, float] = (-0.3, 0.7)  # of Periodic: how much detail the shape has
-    season_variance: tuple[float, float] = (-1.0, 1.5)
-    slope: tuple[float, float] = (0.0, 1.5)
-    growth: tuple[float, float] = (-1.5, 1.2)  # slope of a factor Linear in a product
-    covariate_lengthscale: tuple[float, float] = (0.7, 0.8)
-    covariate_variance: tuple[float, float] = (-1.0, 1.5)
-    noise: tuple[float, float] = (-4.0, 2.0)
-    shift_scale: float = 1.5  # of the Cauchy prior of the shift of a factor Linear
-    # Where a fit starts, as the logarithm of a parameter; others start at the mean of their prior. Set by hand.
-    start_noise: float = -3.0
-    start_season_lengthscale: float = -0.5
-    start_slope: float = -0.7
-    start_growth: float = -1.2
-    start_curve: float = -0.2  # of the lengthscale of the smooth part of a trend, from the mean of its prior
-    start_shift: float = -2.0  # the shift itself, of the first factor Linear of a product
-
-
-DEFAULT = CandidateConfig()
+# Priors on the standardised scale, as (mean, standard deviation) of a logarithm. Those of smooth and fading trends were
+# compared on the development series of docs/forecasts.md, none of which is in the benchmark. The others were set by hand,
+# looked at on the first 80 % of the 24 series of `kitt bench atlas --kind series`, of which the last fifth was forecast,
+# and on other series; simulated series (`kitt_lab.series`) were a check.
+_WALK_LENGTHSCALE = 50.0  # the lengthscale of a random walk; a whole series is 3.5 long
+_WALK_VARIANCE = (1.5, 2.5)
+_SMOOTH_LENGTHSCALE = (3.0, 0.3)
+_SMOOTH_VARIANCE = (4.0, 2.5)
+_FADING_LENGTHSCALE = (2.0, 1.0)
+_FADING_VARIANCE = (1.0, 2.0)
+_DETOUR_LENGTHSCALE = (-0.3, 0.8)
+_DETOUR_VARIANCE = (-0.5, 1.5)
+_DRIFT_LENGTHSCALE = (1.5, 0.8)  # a season changes its shape over this lengthscale
+_SEASON_LENGTHSCALE = (-0.3, 0.7)  # the lengthscale of Periodic says how much detail the shape has
+_SEASON_VARIANCE = (-1.0, 1.5)
+_SLOPE = (0.0, 1.5)
+_GROWTH = (-1.5, 1.2)  # the slope of a factor Linear in a product
+_COVARIATE_LENGTHSCALE = (0.7, 0.8)
+_COVARIATE_VARIANCE = (-1.0, 1.5)
+_NOISE = (-4.0, 2.0)
+_SHIFT_SCALE = 1.5  # the scale of the Cauchy prior of the shift of a factor Linear
+# Where a fit starts, as the logarithm of a parameter; others start at the mean of their prior. Set by hand.
+_START_NOISE = -3.0
+_START_SEASON_LENGTHSCALE = -0.5
+_START_SLOPE = -0.7
+_START_GROWTH = -1.2
+_START_CURVE = -0.2  # how far the lengthscale of the smooth part of a trend starts from the mean of its prior
+_START_SHIFT = -2.0  # the shift itself (no logarithm) of the first factor Linear of a product
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Structure:
     """A kernel to fit: a trend, a season, the scale of the target, and the further columns that it sees."""
 
     trend: str
     season: str = "none"
     is_log: bool = False
     columns: tuple[int, ...] = ()  # further columns of the inputs, from 1 on; column 0 is time
-    covariates: tuple[int, ...] = ()  # of them, those that also enter as a smooth function
+    covariates: tuple[int, ...] = ()  # those of the columns that also enter as a smooth function
 
     def expression(self, seasons: int) -> Expression:
         """The sum of words, with `seasons` periods."""
@@ -105,13 +97,13 @@ class Candidate:
         return f"{self.trend}{season}{' of the logarithm' * self.is_log}"
 
 
-def candidates(
+def structures(
     seasons: int,
     is_positive: bool,
     covariates: Sequence[int] = (),
     steps: Sequence[tuple[int, ...]] = (),
     bends: Sequence[tuple[int, ...]] = (),
-) -> tuple[Candidate, ...]:
+) -> tuple[Structure, ...]:
     """What is tried: every trend with a steady and a drifting season, on both scales; steps and bends with some trends.
 
     Parameters
@@ -121,7 +113,7 @@ def candidates(
     is_positive : bool
         Whether the logarithm of the target exists.
     covariates : sequence of int
-        Columns that are known in the future, which all candidates see.
+        Columns that are known in the future, which all structures see.
     steps, bends : sequence of tuples of int
         Sets of further columns with changes, and those that are known.
     """
@@ -130,27 +122,27 @@ def candidates(
     if seasons:  # on the logarithm, a steady season grows with the level
         shapes = ["drifting", "steady"] + ["growing"] * (not is_positive)
     trends = [trend for trend in TRENDS if trend != "line"]
-    found = [
-        Candidate(trend, season, is_log, tuple(covariates), tuple(covariates))
+    tried = [
+        Structure(trend, season, is_log, tuple(covariates), tuple(covariates))
         for season, is_log, trend in product(shapes, scales, trends)  # the most flexible season first
     ]
     shape = "steady" if seasons else "none"
     for further, is_log in product(steps, scales):  # no line beside a step: it would take the slope of both levels
-        found.append(Candidate("random walk", shape, is_log, further, tuple(covariates)))
+        tried.append(Structure("random walk", shape, is_log, further, tuple(covariates)))
     for further, is_log, trend in product(bends, scales, ("line", "random walk with drift")):
-        found.append(Candidate(trend, shape, is_log, further, tuple(covariates)))
-    return tuple(found)
+        tried.append(Structure(trend, shape, is_log, further, tuple(covariates)))
+    return tuple(tried)
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Along the flat parameters of a candidate's kernel: priors, where the search starts, and what is held fixed."""
+    """The flat parameters of a structure's kernel: their priors, where a fit starts, and which values are held fixed."""
 
     kernel: Kernel
     priors: tuple[tuple[Slot, Distribution], ...]
     start: FloatArray  # (P,), unconstrained
     fixed: FloatArray  # (P,), NaN where free
-    of_time: tuple[bool, ...]  # which words see time alone
+    of_time: tuple[bool, ...]  # whether each word sees time alone
 
     @property
     def free(self) -> int:
@@ -158,16 +150,16 @@ class Layout:
         return int(np.isnan(self.fixed).sum())
 
 
-def layout(candidate: Candidate, dims: int, periods: Sequence[float], config: CandidateConfig = DEFAULT) -> Layout:
-    """The parameters of a candidate over `dims` columns, with these periods of time on the standardised scale."""
-    expression = candidate.expression(len(periods))
+def layout(structure: Structure, dims: int, periods: Sequence[float]) -> Layout:
+    """The parameters of a structure over `dims` columns, with these periods of time on the standardised scale."""
+    expression = structure.expression(len(periods))
     kernel = Kernel(expression, dims)
     start, fixed, priors = np.zeros(kernel.size), np.full(kernel.size, np.nan), []
     seasonal = [word for word in expression if Primitive.PERIODIC in word.factors]
     for slot in kernel.slots:
         word = None if slot.word is None else expression.words[slot.word]
         period = periods[seasonal.index(word)] if word in seasonal else math.nan
-        prior, begin, held = _parameter(slot, word, candidate, dims, period, config)
+        prior, begin, held = _parameter(slot, word, structure, dims, period)
         priors.append((slot, prior))
         start[slot.slice], fixed[slot.slice] = begin, held
     start = np.where(np.isnan(fixed), start, fixed)
@@ -178,79 +170,79 @@ def layout(candidate: Candidate, dims: int, periods: Sequence[float], config: Ca
 _Free = tuple[Distribution, float, FloatArray | float]
 
 
-def _parameter(slot: Slot, word: Word | None, c: Candidate, dims: int, period: float, config: CandidateConfig) -> _Free:
+def _parameter(slot: Slot, word: Word | None, structure: Structure, dims: int, period: float) -> _Free:
     """Prior, start and held values (NaN: free) of one slot."""
     if word is None:
-        return LogNormal(*config.noise), config.start_noise, math.nan
+        return LogNormal(*_NOISE), _START_NOISE, math.nan
     if slot.parameter is Parameter.VARIANCE:
-        return _variance(word, c, config)
+        return _variance(word, structure)
     primitive = word.factors[slot.factor or 0]
     if primitive is Primitive.LINEAR:
-        return _linear(slot, word, c, dims, config)
+        return _linear(slot, word, structure, dims)
     if str(word) == COVARIATES:
-        held = _held(dims, _OFF_LENGTHSCALE, c.covariates)
-        return LogNormal(*config.covariate_lengthscale), config.covariate_lengthscale[0], held
+        held = _held(dims, _OFF_LENGTHSCALE, structure.covariates)
+        return LogNormal(*_COVARIATE_LENGTHSCALE), _COVARIATE_LENGTHSCALE[0], held
     off = _OFF_PERIOD if slot.parameter is Parameter.PERIOD else _OFF_LENGTHSCALE
     held = _held(dims, off, (0,))
     if slot.parameter is Parameter.PERIOD:
         held[0] = math.log(period)
         return LogNormal(math.log(period), 1.0), held[0], held
     if primitive is Primitive.PERIODIC:
-        return LogNormal(*config.season_lengthscale), config.start_season_lengthscale, held
+        return LogNormal(*_SEASON_LENGTHSCALE), _START_SEASON_LENGTHSCALE, held
     if Primitive.PERIODIC in word.factors:
-        return LogNormal(*config.drift_lengthscale), config.drift_lengthscale[0], held
+        return LogNormal(*_DRIFT_LENGTHSCALE), _DRIFT_LENGTHSCALE[0], held
     if primitive is Primitive.MATERN12:
-        held[0] = math.log(config.walk_lengthscale)
+        held[0] = math.log(_WALK_LENGTHSCALE)
         return LogNormal(held[0], 1.0), held[0], held
-    prior = _curve(c, config)[0]
-    return LogNormal(*prior), prior[0] + config.start_curve, held
+    prior = _curve(structure)[0]
+    return LogNormal(*prior), prior[0] + _START_CURVE, held
 
 
-def _variance(word: Word, c: Candidate, config: CandidateConfig) -> _Free:
+def _variance(word: Word, structure: Structure) -> _Free:
     if Primitive.PERIODIC in word.factors:
-        prior = config.season_variance
+        prior = _SEASON_VARIANCE
     elif str(word) == COVARIATES:
-        prior = config.covariate_variance
+        prior = _COVARIATE_VARIANCE
     elif str(word) == "Matern12":
-        prior = config.walk_variance
+        prior = _WALK_VARIANCE
     else:
-        prior = _curve(c, config)[1]
+        prior = _curve(structure)[1]
     return LogNormal(*prior), prior[0], math.nan
 
 
-def _curve(c: Candidate, config: CandidateConfig) -> tuple[tuple[float, float], tuple[float, float]]:
+def _curve(structure: Structure) -> tuple[tuple[float, float], tuple[float, float]]:
     """Priors of lengthscale and variance of the smooth part of a trend."""
-    if c.trend == "line with detours":
-        return config.detour_lengthscale, config.detour_variance
-    if c.trend == "fading trend with random walk":
-        return config.fading_lengthscale, config.fading_variance
-    return config.smooth_lengthscale, config.smooth_variance
+    if structure.trend == "line with detours":
+        return _DETOUR_LENGTHSCALE, _DETOUR_VARIANCE
+    if structure.trend == "fading trend with random walk":
+        return _FADING_LENGTHSCALE, _FADING_VARIANCE
+    return _SMOOTH_LENGTHSCALE, _SMOOTH_VARIANCE
 
 
-def _linear(slot: Slot, word: Word, c: Candidate, dims: int, config: CandidateConfig) -> _Free:
-    """A line in time, if the trend has one, and in the further columns that the candidate sees; or a factor in time."""
+def _linear(slot: Slot, word: Word, structure: Structure, dims: int) -> _Free:
+    """Prior, start and held values of Linear: a line in time, if the trend has one, and in further columns; or a factor."""
     is_factor = len(word.factors) > 1
     if slot.parameter is Parameter.SHIFT:
-        # Of two factors, not the same: both would stay equal.
-        begin = config.start_shift if is_factor and slot.factor == 0 else 0.0
-        return Cauchy(config.shift_scale), begin, _held(dims, 0.0, (0,))
+        # Two factors start at different shifts: equal ones would stay equal.
+        begin = _START_SHIFT if is_factor and slot.factor == 0 else 0.0
+        return Cauchy(_SHIFT_SCALE), begin, _held(dims, 0.0, (0,))
     if is_factor:
-        return LogNormal(*config.growth), config.start_growth, _held(dims, _OFF_SLOPE, (0,))
-    seen = (*((0,) if "Linear" in TRENDS[c.trend].split(" + ") else ()), *c.columns)
-    return LogNormal(*config.slope), config.start_slope, _held(dims, _OFF_SLOPE, seen)
+        return LogNormal(*_GROWTH), _START_GROWTH, _held(dims, _OFF_SLOPE, (0,))
+    seen = (*((0,) if "Linear" in TRENDS[structure.trend].split(" + ") else ()), *structure.columns)
+    return LogNormal(*_SLOPE), _START_SLOPE, _held(dims, _OFF_SLOPE, seen)
 
 
 def _held(dims: int, off: float, seen: Sequence[int]) -> FloatArray:
-    """Every column at its value without influence, but for those that are seen, which are free."""
+    """Values that are held: those of seen columns are free (NaN), the others have the value without influence."""
     held = np.full(dims, off)
     held[list(seen)] = math.nan
     return held
 
 
-def parts(candidate: Candidate, seasons: int) -> Iterator[tuple[str, str]]:
-    """(word, role) of each word of a candidate's kernel: trend, season 1, season 2 ... or covariates."""
-    names = (SEASONS[candidate.season], *FURTHER_SEASONS)
-    for word in candidate.expression(seasons):
+def word_roles(structure: Structure, seasons: int) -> Iterator[tuple[str, str]]:
+    """Every word of a structure's kernel with its role: trend, season 1, season 2 ... or covariates."""
+    names = (SEASONS[structure.season], *FURTHER_SEASONS)
+    for word in structure.expression(seasons):
         text = str(word)
         if Primitive.PERIODIC in word.factors:
             yield text, f"season {names.index(text) + 1}"
