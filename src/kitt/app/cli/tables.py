@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 _GIVEN_BEFORE = 3  # rows, from which a file of copies alone is refused: one row may well be observed again
-_OF_EVIDENCE = 0.6  # share of the time of an explanation that the predictions of left-out rows take, about
+_EVIDENCE_SHARE = 0.6  # share of the time of an explanation that the predictions of left-out rows take, about
 
 
 # --- suggest -------------------------------------------------------------------------------------------------------------
@@ -165,8 +165,8 @@ def explained(model: Model, progress: Progress, check: bool = True) -> Explanati
     from kitt import explanation
 
     if check:
-        model.evidence(lambda what, share: progress(what, _OF_EVIDENCE * share))
-        progress("checking claims on left-out rows", _OF_EVIDENCE)
+        model.evidence(lambda what, share: progress(what, _EVIDENCE_SHARE * share))
+        progress("checking claims on left-out rows", _EVIDENCE_SHARE)
     return explanation.explain(model, check)
 
 

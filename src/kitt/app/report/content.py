@@ -29,7 +29,7 @@ from kitt.network.subsets import READINGS, subsets
 from kitt.table.means import mean_and_error
 from kitt.table.scaling import FloatArray, Standardiser
 
-_COUNTS = 0.005  # weight from which a model's warnings matter
+_MIN_WEIGHT = 0.005  # weight of a kernel from which its warnings matter
 _LIBRARIES = ("kitt-gp", "torch", "numpy", "scipy")
 
 
@@ -115,7 +115,7 @@ def cautions(suggestion: Suggestion) -> list[str]:
     notes, model = suggestion.dataset.notes, suggestion.fitted
     about: dict[str, list[str]] = {}
     for gp, weight in zip(model.mixture.models, model.weights, strict=True):
-        for text in gp.warnings if weight >= _COUNTS else ():
+        for text in gp.warnings if weight >= _MIN_WEIGHT else ():
             about.setdefault(text, []).append(str(gp.expression))
     return [
         *(text for text in suggestion.warnings if text not in notes),
