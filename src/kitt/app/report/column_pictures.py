@@ -81,9 +81,7 @@ def _curves(suggestion: Suggestion) -> tuple[features.Curves, FloatArray]:
         return features.curves(columns.mean(0, keepdim=True)), np.mean([s.x_scale for s in scales], axis=0)
 
 
-def _along(
-    suggestion: Suggestion, column: Column, curves: features.Curves, scales: FloatArray
-) -> _ColumnCurves:
+def _along(suggestion: Suggestion, column: Column, curves: features.Curves, scales: FloatArray) -> _ColumnCurves:
     name, table = column.outputs[0], suggestion.dataset
     d = table.names.index(name)
     widths, inside = (np.array(values) for values in zip(*features.PASSES, strict=True))
