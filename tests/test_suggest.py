@@ -230,7 +230,7 @@ def test_a_season_of_twelve_in_sixty_months_is_told(name: str) -> None:
         pytest.skip(f"{file} is not there: the table is not part of this repository")
     years, deaths = np.genfromtxt(file, delimiter=",", skip_header=1)[:60].T
     explanation = kitt.explain(kitt.suggest(years[:, None], deaths, fit=True))
-    assert [season.period for season in explanation.seasons] == [pytest.approx(1.0, rel=0.02)]
+    assert [repetition.period for repetition in explanation.repetitions] == [pytest.approx(1.0, rel=0.02)]
 
 
 def test_two_seasons_are_told_as_24_and_7() -> None:
@@ -240,7 +240,7 @@ def test_two_seasons_are_told_as_24_and_7() -> None:
     y = np.sin(2 * np.pi * t / 24) + 0.7 * np.sin(2 * np.pi * t / 7) + 0.2 * rng.normal(size=170)
     suggestion = kitt.suggest(t[:, None], y, fit=True)
     assert any("Periodic" in str(c.expression) for c in suggestion.captions)
-    told = sorted(season.period for season in kitt.explain(suggestion).seasons)
+    told = sorted(repetition.period for repetition in kitt.explain(suggestion).repetitions)
     assert told == [pytest.approx(7, rel=0.02), pytest.approx(24, rel=0.02)]
 
 

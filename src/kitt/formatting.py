@@ -11,9 +11,10 @@ def percent(share: float) -> str:
     return "<1 %" if 0 <= share < 0.005 else f"{100 * share:.0f} %"
 
 
-def number(value: float) -> str:
-    """Two significant digits, without needless exponents."""
-    return f"{float(f'{value:.2g}'):,.12g}" if 1e-4 <= abs(value) < 1e7 else f"{value:.2g}"
+def number(value: float, digits: int = 2) -> str:
+    """A number with few significant digits, without needless exponents."""
+    text = f"{value:.{digits}g}"
+    return f"{float(text):,.12g}" if 1e-4 <= abs(value) < 1e7 else text
 
 
 def measured(value: float, error: float) -> str:

@@ -16,7 +16,7 @@ from kitt.explanation import checks, claims
 from kitt.explanation.checks import LeftOut, held_out, opposite, random_folds, table_of
 from kitt.explanation.claims import signal
 from kitt.explanation.facts import Check, errors_among
-from kitt.explanation.seasons import compared_cycles, find, is_resolved, pattern_and_level, trend_of
+from kitt.explanation.repetitions import compared_cycles, find, is_resolved, pattern_and_level, trend_of
 from kitt.table.table import Table
 from real_data import UCI
 
@@ -30,18 +30,18 @@ def test_noise_is_not_explained(kind: str) -> None:
     suggestion = kitt.suggest(rng.normal(size=(150, 4)), y, fit=True)
     explanation = kitt.explain(suggestion)
     assert not explanation.is_signal
-    assert not explanation.seasons
+    assert not explanation.repetitions
     assert "The columns explain nothing of y that left-out rows show" in explanation.text
     wave = kitt.fit("Cosine", suggestion.dataset, random_state=0)
     assert wave.loo_log_density > kitt.fit("White", suggestion.dataset, random_state=0).loo_log_density - 20
-    assert not kitt.explain(wave).seasons
+    assert not kitt.explain(wave).repetitions
 
 
 def test_a_step_does_not_come_back() -> None:
     rng = np.random.default_rng(0)
     x = np.sort(rng.uniform(0, 100, 150))
     explanation = kitt.explain(fit("Matern52*Periodic", {"x": x}, (x > 47) + 0.1 * rng.normal(size=150)))
-    assert not explanation.seasons
+    assert not explanation.repetitions
     assert "comes back" not in explanation.text
 
 
@@ -50,7 +50,7 @@ def test_two_seasons_are_told_as_they_are() -> None:
     t = np.arange(240.0)
     y = np.sin(2 * np.pi * t / 24) + 0.6 * np.sin(2 * np.pi * t / 7) + 0.2 * rng.normal(size=240)
     explanation = kitt.explain(fit("RBF", {"t": t}, y))
-    assert sorted(season.period for season in explanation.seasons) == [pytest.approx(7, 0.02), pytest.approx(24, 0.02)]
+    assert sorted(r.period for r in explanation.repetitions) == [pytest.approx(7, 0.02), pytest.approx(24, 0.02)]
     assert "it comes back every 2" in explanation.text.lower()
 
 
@@ -60,7 +60,7 @@ def test_a_kernel_of_one_period_does_not_hide_two() -> None:
     t = np.arange(170.0)
     y = 2 * np.sin(2 * np.pi * t / 24) + np.sin(2 * np.pi * t / 7) + 0.3 * rng.normal(size=170)
     explanation = kitt.explain(fit("Matern32*Periodic", {"t": t}, y))
-    assert sorted(season.period for season in explanation.seasons) == [pytest.approx(7, 0.02), pytest.approx(24, 0.02)]
+    assert sorted(r.period for r in explanation.repetitions) == [pytest.approx(7, 0.02), pytest.approx(24, 0.02)]
 
 
 def test_no_more_comes_back_than_there_is() -> None:
@@ -68,7 +68,7 @@ def test_no_more_comes_back_than_there_is() -> None:
     t = np.arange(170.0)
     y = 2 * np.sin(2 * np.pi * t / 24) + np.sin(2 * np.pi * t / 7) + 0.3 * rng.normal(size=170)
     explanation = kitt.explain(fit("RBF*Periodic", {"t": t}, y))
-    assert 0 < sum(season.share or 0.0 for season in explanation.seasons) <= 1 - explanation.noise.share + 1e-9
+    assert 0 < sum(r.share or 0.0 for r in explanation.repetitions) <= 1 - explanation.noise.share + 1e-9
 
 
 @pytest.mark.skipif(not UCI.exists(), reason="the UCI tables are not here")
@@ -78,7 +78,7 @@ def test_strength_of_concrete_does_not_repeat_with_age() -> None:
     gp = kitt.fit("Matern32*Periodic", kitt.Dataset.from_arrays(table[:, :-1], table[:, -1]), random_state=0, **QUICK)
     explanation = kitt.explain(gp)
     assert explanation.is_signal
-    assert not explanation.seasons
+    assert not explanation.repetitions
     assert "comes back" not in explanation.text
 
 
@@ -177,11 +177,11 @@ def test_left_out_rows_have_no_part_in_their_prediction() -> None:
 def test_a_period_is_not_told_if_the_mean_does_not_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the check of left-out cycles says."""
     check = Check("repeats", "x", 0.5, 0.01, 100)
-    monkeypatch.setattr(sys.modules["kitt.explanation.seasons"], "find", lambda *_: [(0.2, check)])
+    monkeypatch.setattr(sys.modules["kitt.explanation.repetitions"], "find", lambda *_: [(0.2, check)])
     x = np.linspace(0, 10, 100)
     rng = np.random.default_rng(0)
     straight = kitt.explain(fit("RBF", {"x": x}, x + 0.1 * rng.normal(size=100)))
-    assert straight.seasons == ()
+    assert straight.repetitions == ()
     assert straight.check("repeats") is None
     assert "comes back" not in straight.text
 
@@ -199,7 +199,7 @@ def test_two_seasons_are_not_called_rough() -> None:
     rng = np.random.default_rng(5)
     y = 2 * np.sin(2 * np.pi * t / 24) + 1.5 * np.sin(2 * np.pi * t / 7) + 0.3 * rng.normal(size=336)
     explanation = kitt.explain(fit("Matern32*Periodic", {"t": t}, y))
-    assert sorted(round(season.period, 1) for season in explanation.seasons) == [7.0, 24.0]
+    assert sorted(round(r.period, 1) for r in explanation.repetitions) == [7.0, 24.0]
     assert "rough" not in explanation.text
 
 
@@ -254,7 +254,7 @@ def test_checks_of_periods_end_in_time() -> None:
     model = fit("Periodic", {"t": X[:, 0], "z": X[:, 1]}, np.sin(X[:, 0]) + 0.1 * rng.normal(size=120))
     checker, s = checks.Checker(model), model.fitted_kernel.standardiser
     groups = [("t", [0]), ("z", [1])]
-    assert not list(claims._seasons(model, (), checker, groups, s, checks.CHECKS, end=-1.0))
+    assert not list(claims._repetitions(model, (), checker, groups, s, end=-1.0))
 
 
 def test_a_few_far_rows_are_blamed_for_a_signal_that_they_hide() -> None:

@@ -53,9 +53,9 @@ def test_the_period_is_found(explanation: Explanation) -> None:
     periodic = next(part for part in explanation.parts if str(part.word) == "Periodic")
     assert periodic.active[0].column == "month"
     assert periodic.active[0].periods[0] == pytest.approx(12, rel=0.02)
-    assert [(season.column, round(season.period)) for season in explanation.seasons] == [("month", 12)]
+    assert [(repetition.column, round(repetition.period)) for repetition in explanation.repetitions] == [("month", 12)]
     assert " of month (about 8 times" in explanation.text
-    assert explanation.seasons[0].check.gain > 0.5
+    assert explanation.repetitions[0].check.gain > 0.5
 
 
 def test_the_idle_column_is_left_out(explanation: Explanation) -> None:

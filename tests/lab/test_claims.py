@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kitt.explanation.seasons import is_resolved
+from kitt.explanation.repetitions import is_resolved
 from kitt_lab.bench import claims
 
 

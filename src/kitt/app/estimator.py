@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kitt.errors import InvalidInputError
+from kitt.explanation import Explanation, explain
 from kitt.fitting.options import Options
 from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.model.document import Model
@@ -21,9 +22,6 @@ from kitt.table.dataset import MIN_ROWS, Dataset, as_dataset
 from kitt.table.encoding import check_complete
 from kitt.table.frames import as_frame
 from kitt.table.scaling import FloatArray
-
-if TYPE_CHECKING:
-    from kitt import Explanation
 
 
 class KITTRegressor(RegressorMixin, BaseEstimator):
@@ -172,9 +170,7 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
     def explain(self) -> Explanation:
         """An explanation of the model, as `kitt.explain` returns it."""
         check_is_fitted(self)
-        import kitt
-
-        return kitt.explain(self.model_)
+        return explain(self.model_)
 
     def _dataset(self, X: Any, y: Any) -> Dataset:
         X, name = _pandas(X), str(getattr(y, "name", None) or "")

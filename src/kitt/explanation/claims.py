@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kitt.explanation import seasons
+from kitt.explanation import repetitions
 from kitt.explanation.checks import (
     Checker,
     LeftOut,
@@ -21,8 +21,7 @@ from kitt.explanation.checks import (
     table_of,
 )
 from kitt.explanation.columns import Groups
-from kitt.explanation.config import CHECKS, SEASONS, CheckConfig
-from kitt.explanation.facts import Check, Part, Season, errors_among
+from kitt.explanation.facts import Check, Part, Repetition, errors_among
 from kitt.explanation.words import Words
 from kitt.fitting.fit import UNFIT, start_of
 from kitt.fitting.folds import is_wave
@@ -37,13 +36,25 @@ from kitt.table.scaling import FloatArray, Standardiser
 
 _REPEATS = (Primitive.PERIODIC, Primitive.COSINE)
 
+# What is checked; set by hand, but for the smallest share, which was chosen on the simulated tables of `kitt bench claims`.
+SECONDS = 30.0  # for all checks of a model; a claim that was not checked is not stated
+COLUMNS = 6  # largest number of columns of which it is checked whether the model needs them
+REPETITION_COLUMNS = 1  # of a table of several columns: number of columns along which periods are searched
+KERNEL_PERIODS = 2  # of a table of several columns: largest number of periods of fitted kernels that are tried
+MIN_SHARE = 0.01  # of the variance of observations, that the fitted mean must repeat
+SENSITIVITY_ROWS = 200  # from which it is computed how much a word changes with a column
+BACKGROUND = 16  # rows over which the mean along a column is averaged
+FAR = 6.0  # robust standard deviations from the median beyond which a few targets may hide what the columns explain
+MOST_FAR = 0.1  # largest share of such rows; with more of them the target is simply skewed
+HIDDEN_AMONG = 10  # a signal that R² does not show must be as clear as the best of so many
+
 
 @dataclass(frozen=True)
 class Claims:
     """The checks of a model, and what they support."""
 
     explained: float | None = None  # share of the variance of left-out rows
-    seasons: tuple[Season, ...] = ()
+    repetitions: tuple[Repetition, ...] = ()
     checks: tuple[Check, ...] = field(default=())
 
 
@@ -64,26 +75,26 @@ def _of_ratio(left: FloatArray, whole: FloatArray) -> tuple[float, float]:
     return 1 - ratio, mean_and_error(terms)[1]
 
 
-def _without_far_rows(observed: FloatArray, mean: FloatArray, config: CheckConfig) -> list[Check]:
-    """The same check without rows whose target lies far from all others, if there are a few such rows."""
+def _without_far_rows(observed: FloatArray, mean: FloatArray) -> list[Check]:
+    """The check of a signal without the rows whose target lies far from all others, if there are a few such rows."""
     if not len(observed):
         return []
     distance = np.abs(observed - np.median(observed))
     usual = 1.4826 * float(np.median(distance))  # robust standard deviation; 0 where most targets are equal
-    is_far = distance > config.far * usual
-    if usual == 0 or not 0 < (count := int(is_far.sum())) <= config.most_far * len(observed):
+    is_far = distance > FAR * usual
+    if usual == 0 or not 0 < (count := int(is_far.sum())) <= MOST_FAR * len(observed):
         return []
     kept, guess = observed[~is_far], np.full(len(observed) - count, observed[~is_far].mean())
     near = mean[~is_far].clip(kept.min(), kept.max())  # beside a far row, predictions are drawn towards it
     return [replace(signal(kept, near, guess)[1], claim="hidden", about=counted(count, "row"))]
 
 
-def _hidden(observed: FloatArray, mean: FloatArray, variance: FloatArray, config: CheckConfig) -> list[Check]:
+def _hidden(observed: FloatArray, mean: FloatArray, variance: FloatArray) -> list[Check]:
     """Signals that R² does not show, because it is decided by a few rows."""
-    return [*_without_far_rows(observed, mean, config), *_typical(observed, mean, variance, config)]
+    return [*_without_far_rows(observed, mean), *_typical(observed, mean, variance)]
 
 
-def _typical(observed: FloatArray, mean: FloatArray, variance: FloatArray, config: CheckConfig) -> list[Check]:
+def _typical(observed: FloatArray, mean: FloatArray, variance: FloatArray) -> list[Check]:
     """Whether left-out rows lie closer to their predictions than to the median, relative to the scatter predicted for them.
 
     Rows that scatter widely, and outliers, which the model did not expect to be anywhere else, count for little. It is
@@ -102,60 +113,59 @@ def _typical(observed: FloatArray, mean: FloatArray, variance: FloatArray, confi
             error,
             len(left),
             "share of absolute error",
-            errors_among(config.hidden_among),
+            errors_among(HIDDEN_AMONG),
         )
     ]
 
 
-def checked(
+def check_claims(
     model: GP,
     others: Sequence[GP],
     parts: Sequence[Part],
     groups: Groups,
     s: Standardiser,
     evidence: Evidence | None = None,
-    config: CheckConfig = CHECKS,
 ) -> Claims:
     """Check what may be stated about a fitted GP; the periods of `others`, further ones, are considered too."""
-    end = time.monotonic() + config.seconds
+    end = time.monotonic() + SECONDS
     observed = mean = variance = np.zeros(0)
     if evidence is not None:
         observed, mean = s.transform_y(evidence.observed), s.transform_y(evidence.mean)
         variance = (evidence.std / s.y_scale) ** 2
     nothing = Check("signal", "all columns", 0.0, 0.0, model.rows, "share of variance")
     if not parts:
-        return Claims(0.0, (), (nothing, *_hidden(observed, mean, variance, config)))
+        return Claims(0.0, (), (nothing, *_hidden(observed, mean, variance)))
     try:
-        checker = Checker(model, config)
+        checker = Checker(model)
     except UNFIT:  # it cannot be fitted without some of the rows
         return Claims(0.0, (), (nothing,))
     if evidence is None:
-        out = _searched_anew(checker, config) if is_wave(model) else checker.whole
+        out = _searched_anew(checker) if is_wave(model) else checker.whole
         observed, mean, variance = out.target, out.mean, out.variance
     explained, is_signal = signal(observed, mean, np.zeros(len(mean)))
     checks = [is_signal, *_noise(checker)]
     if not is_signal.is_supported:
-        checks += _hidden(observed, mean, variance, config)
-    found: list[Season] = []
+        checks += _hidden(observed, mean, variance)
+    stated: list[Repetition] = []
     if is_signal.is_supported:
         left = sum(part.share for part in parts)  # periods overlap where cycles are few: together they make at most all
-        for season in _seasons(model, others, checker, groups, s, config, end):
-            share, level = _repeated(season, model, parts, groups, s)
+        for repetition in _repetitions(model, others, checker, groups, s, end):
+            share, level = _repeated(repetition, model, parts, groups, s)
             share = min(share, left)
-            if share >= SEASONS.min_share:
+            if share >= MIN_SHARE:
                 left -= share
-                found.append(replace(season, share=share, level=level))
-                checks.append(season.check)
+                stated.append(replace(repetition, share=share, level=level))
+                checks.append(repetition.check)
         for check in _structure(checker, parts, groups):
             checks.append(check)
             if time.monotonic() > end:
                 break
-    return Claims(explained, tuple(found), tuple(checks))
+    return Claims(explained, tuple(stated), tuple(checks))
 
 
-def _searched_anew(checker: Checker, config: CheckConfig) -> LeftOut:
-    """Left-out rows predicted by fits that search for their own starting values, without those found on all rows."""
-    return held_out(checker.table, checker.model.expression.noise_last, checker.folds, None, config, checker.model)
+def _searched_anew(checker: Checker) -> LeftOut:
+    """Left-out rows predicted by fits that search for their own starting values, without those fitted to all rows."""
+    return held_out(checker.table, checker.model.expression.noise_last, checker.folds, None, checker.model)
 
 
 def _structure(checker: Checker, parts: Sequence[Part], groups: Groups) -> Iterator[Check]:
@@ -170,7 +180,7 @@ def _structure(checker: Checker, parts: Sequence[Part], groups: Groups) -> Itera
     if (check := checker.roughness()) is not None:
         yield check
     strength = {name: max((_of(part, name) for part in parts), default=0.0) for name, _ in groups}
-    for name, places in sorted(groups, key=lambda group: -strength[group[0]])[: CHECKS.columns]:
+    for name, places in sorted(groups, key=lambda group: -strength[group[0]])[:COLUMNS]:
         if (check := checker.column(name, places, len(groups))) is not None:
             yield check
 
@@ -188,13 +198,14 @@ def _noise(checker: Checker) -> Iterator[Check]:
             yield check
         return
     out, Z = checker.whole, checker.table.X.numpy()
-    if (found := fit_noise(Z, out.target, out.mean, out.variance)) is None:
+    if (fitted := fit_noise(Z, out.target, out.mean, out.variance)) is None:
         return
+    _, log_factors = fitted
     squares = (out.target - out.mean) ** 2 / out.variance
     constant = np.full(len(squares), np.log(squares.mean()))  # the level of the noise is not what is claimed
     better, level = (
         LeftOut(out.log_density - 0.5 * (g + squares * (np.exp(-g) - 1)), out.mean, out.variance, out.target)
-        for g in (found[1], constant)
+        for g in (log_factors, constant)
     )
     yield compared("noise", "changing noise", better, level)
 
@@ -202,73 +213,73 @@ def _noise(checker: Checker) -> Iterator[Check]:
 # --- periods ----------------------------------------------------------------------------------------------------------
 
 
-def _seasons(
+def _repetitions(
     model: GP,
     others: Sequence[GP],
     checker: Checker,
     groups: Groups,
     s: Standardiser,
-    config: CheckConfig,
     end: float,
-) -> Iterator[Season]:
-    """Of a table of one column, whatever periods it shows; of others, those of fitted kernels that are tried by `end`."""
+) -> Iterator[Repetition]:
+    """What comes back: along the only column, or along the strongest of several and with periods of fitted kernels.
+
+    Nothing is tried after `end`.
+    """
     if checker.table.X.shape[1] == 1:
         name, x, scale = groups[0][0], checker.table.X[:, 0].numpy(), float(s.x_scale[0])
         guesses = [p for gp in (model, *others) for word, p in periods(gp, 0)]
-        for period, check in seasons.find(checker.table, guesses):
-            yield Season(name, period * scale, float(np.ptp(x)) / period, replace(check, about=name))
+        for period, check in repetitions.find(checker.table, guesses):
+            yield Repetition(name, period * scale, float(np.ptp(x)) / period, replace(check, about=name))
         return
-    found: list[Season] = []
-    for season in _of_columns(checker, groups, s, end):
-        found.append(season)
-        yield season
-    for season in _of_kernels((model, *others), groups, s, config, end):
-        if not any(season.column == t.column and abs(season.period / t.period - 1) < 0.1 for t in found):
-            found.append(season)
-            yield season
+    supported: list[Repetition] = []
+    for repetition in _of_columns(checker, groups, s, end):
+        supported.append(repetition)
+        yield repetition
+    for repetition in _of_kernels((model, *others), groups, s, end):
+        if not any(repetition.column == r.column and abs(repetition.period / r.period - 1) < 0.1 for r in supported):
+            supported.append(repetition)
+            yield repetition
 
 
-def _of_columns(checker: Checker, groups: Groups, s: Standardiser, end: float) -> Iterator[Season]:
+def _of_columns(checker: Checker, groups: Groups, s: Standardiser, end: float) -> Iterator[Repetition]:
     """Periods along the strongest columns of numbers, each taken alone; the effects of the others count as noise."""
-    words, X = Words(checker.model), checker.table.X[: CHECKS.sensitivity_rows]
+    words, X = Words(checker.model), checker.table.X[:SENSITIVITY_ROWS]
     moved = moves(words, X, groups).sum(0)
-    strongest = sorted(range(len(groups)), key=lambda g: -float(moved[g]))[: CHECKS.season_columns]
+    strongest = sorted(range(len(groups)), key=lambda g: -float(moved[g]))[:REPETITION_COLUMNS]
     for g in (g for g in strongest if len(groups[g][1]) == 1):
         if time.monotonic() > end:
             return
         name, d = groups[g][0], groups[g][1][0]
         x = checker.table.X[:, d]
         alone = replace(checker.table, X=x[:, None], shortest=checker.table.shortest[[d]], columns=(name,))
-        for period, check in seasons.find(alone, [p for _, p in periods(checker.model, d)], len(groups)):
-            yield Season(name, period * float(s.x_scale[d]), float(np.ptp(x.numpy())) / period, check)
+        for period, check in repetitions.find(alone, [p for _, p in periods(checker.model, d)], len(groups)):
+            yield Repetition(name, period * float(s.x_scale[d]), float(np.ptp(x.numpy())) / period, check)
 
 
-def _of_kernels(
-    models: Sequence[GP], groups: Groups, s: Standardiser, config: CheckConfig, end: float
-) -> Iterator[Season]:
+def _of_kernels(models: Sequence[GP], groups: Groups, s: Standardiser, end: float) -> Iterator[Repetition]:
     """Periods of fitted kernels, each along the column that moves its word most."""
     tried: list[tuple[int, float]] = []
     for gp in (gp for gp in models if gp.warp.is_identity):
         for g, word, period in _repeating(gp, groups):
             d = groups[g][1][0]
-            if len(tried) >= CHECKS.kernel_periods or any(d == e and abs(period / p - 1) < 0.1 for e, p in tried):
+            if len(tried) >= KERNEL_PERIODS or any(d == e and abs(period / p - 1) < 0.1 for e, p in tried):
                 continue
             if time.monotonic() > end:
                 return
             tried.append((d, period))
-            check = _cycles(gp, word, d, period, len(groups), config)
+            check = _cycles(gp, word, d, period, len(groups))
             if check is not None and check.is_supported:
                 name, span = groups[g][0], float(np.ptp(gp.X[:, d].numpy()))
-                yield Season(name, period * float(s.x_scale[d]), span / period, replace(check, about=name))
+                yield Repetition(name, period * float(s.x_scale[d]), span / period, replace(check, about=name))
 
 
 def _repeated(
-    season: Season, model: GP, parts: Sequence[Part], groups: Groups, s: Standardiser
+    repetition: Repetition, model: GP, parts: Sequence[Part], groups: Groups, s: Standardiser
 ) -> tuple[float, str | None]:
     """The share of the variance of observations that the fitted mean repeats along a column, and what its level does."""
-    words, X = Words(model), model.X[: CHECKS.sensitivity_rows]
-    d = next(places[0] for name, places in groups if name == season.column)
-    rows = X[:1] if X.shape[1] == 1 else X[:: max(1, len(X) // CHECKS.background)]
+    words, X = Words(model), model.X[:SENSITIVITY_ROWS]
+    d = next(places[0] for name, places in groups if name == repetition.column)
+    rows = X[:1] if X.shape[1] == 1 else X[:: max(1, len(X) // BACKGROUND)]
 
     def line(x: FloatArray) -> FloatArray:
         there = rows.repeat(len(x), 1)
@@ -276,11 +287,11 @@ def _repeated(
         return words.mean(there).reshape(len(x), -1).mean(1).numpy()
 
     ends = float(model.X[:, d].min()), float(model.X[:, d].max())
-    pattern, level = seasons.pattern_and_level(line, *ends, season.period / float(s.x_scale[d]))
+    pattern, level = repetitions.pattern_and_level(line, *ends, repetition.period / float(s.x_scale[d]))
     repeated = float(np.var(pattern)) if len(pattern) else 0.0
     of_mean = repeated / max(float(words.mean(X).var(correction=0)), 1e-300)
-    is_whole = season.cycles <= SEASONS.most_cycles  # otherwise only the first cycles were evaluated
-    return min(of_mean, 1.0) * sum(part.share for part in parts), seasons.trend_of(level) if is_whole else None
+    is_whole = repetition.cycles <= repetitions.MOST_CYCLES  # otherwise only the first cycles were evaluated
+    return min(of_mean, 1.0) * sum(part.share for part in parts), repetitions.trend_of(level) if is_whole else None
 
 
 def periods(gp: GP, column: int) -> Iterator[tuple[Word, float]]:
@@ -300,13 +311,13 @@ def _repeating(gp: GP, groups: Groups) -> Iterator[tuple[int, Word, float]]:
     """Words with a period along the column of numbers that moves them most, if the table resolves it."""
     if not any(p in _REPEATS for word in gp.expression for p in word.factors):
         return
-    moved = moves(Words(gp), gp.X[: CHECKS.sensitivity_rows], groups)
+    moved = moves(Words(gp), gp.X[:SENSITIVITY_ROWS], groups)
     for i, word in enumerate(gp.expression.signal):
         g = int(moved[i].argmax())
         if len(groups[g][1]) != 1:
             continue
         for of, period in periods(gp, groups[g][1][0]):
-            if of == word and seasons.is_resolved(gp.X[:, groups[g][1][0]].numpy(), period):
+            if of == word and repetitions.is_resolved(gp.X[:, groups[g][1][0]].numpy(), period):
                 yield g, word, period
 
 
@@ -321,19 +332,19 @@ def moves(words: Words, X: Tensor, groups: Groups) -> Tensor:
     return torch.stack(change, -1)
 
 
-def _cycles(gp: GP, word: Word, column: int, period: float, columns: int, config: CheckConfig) -> Check | None:
+def _cycles(gp: GP, word: Word, column: int, period: float, columns: int) -> Check | None:
     """Whether left-out cycles along one of several columns are predicted worse by a kernel that does not repeat.
 
     The kernels that do not repeat have the same words of noise as this one.
     """
-    table = table_of(gp, config.rows)
-    folds = seasons.cycle_folds(table.X[:, column].numpy(), period)
+    table = table_of(gp)
+    folds = repetitions.cycle_folds(table.X[:, column].numpy(), period)
     try:
-        ours = held_out(table, gp.expression.noise_last, folds, start_of(gp.fitted_kernel), config, gp)
+        ours = held_out(table, gp.expression.noise_last, folds, start_of(gp.fitted_kernel), gp)
         noise = tuple(w for w in gp.expression if w.is_noise)
-        smooth = {neighbour(gp.expression, word), *(Expression((*e, *noise)) for e in seasons.SMOOTH)}
-        plain = [held_out(table, e.noise_last, folds, start_on_all(table, e, gp), config, gp) for e in smooth]
+        smooth = {neighbour(gp.expression, word), *(Expression((*e, *noise)) for e in repetitions.SMOOTH)}
+        plain = [held_out(table, e.noise_last, folds, start_on_all(table, e, gp), gp) for e in smooth]
     except UNFIT:
         return None
     best = max(plain, key=lambda out: float(out.log_density.mean()))
-    return seasons.compared_cycles("", ours, best, table.X[:, column].numpy(), period, columns)
+    return repetitions.compared_cycles("", ours, best, table.X[:, column].numpy(), period, columns)

@@ -15,13 +15,27 @@ import torch
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from kitt.explanation.config import COLUMNS, ColumnsConfig
-from kitt.explanation.facts import Curve, Interaction, Shape
+from kitt.explanation.facts import CLEAR, Curve, Interaction, Shape
 from kitt.table.scaling import FloatArray
 
 Function = Callable[[Tensor], Tensor]  # (M, D) standardised inputs -> (M,), or (M, M) of a covariance
 Blocks = Sequence[tuple[int, ...]]  # groups of columns that are exchanged together
 Groups = list[tuple[str, list[int]]]  # columns of the table, with the columns of X that stand for them
+
+# From how many points the shares and curves of columns are computed, and how curves are described; set by hand.
+POINTS = 1024  # for shares: standard errors of about 1 % of products and sums
+SAMPLES = 8  # of which the points consist; standard errors come from the differences between samples
+MANY_COLUMNS = 40  # a wider table is evaluated at fewer rows and points
+PAIRED = 5  # columns of which all pairs are considered
+DRAWN_COLUMNS = 8  # the strongest, whose shares have the uncertainty of the posterior too
+DRAWN_POINTS = 128  # for the shares of a function that is drawn from the posterior
+DRAWS = 64
+GRID = 25  # points of a curve
+BACKGROUND = 64  # rows over which a curve is averaged
+MIN_VALUES = 5  # of a column, for its curve to level off
+TURN = 0.15  # of its whole rise, by which a curve must come back to turn
+FLAT = 0.1  # of its whole rise, which a curve may still move where it has levelled off
+LEAST_FLAT = 0.3  # of the rows, over which it then has
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,16 +49,14 @@ class Shares:
     pairs: tuple[Interaction, ...]
 
 
-def shares(
-    f: Function, X: Tensor, groups: Groups, covariance: Function | None = None, config: ColumnsConfig = COLUMNS
-) -> Shares:
+def shares(f: Function, X: Tensor, groups: Groups, covariance: Function | None = None) -> Shares:
     """First, second and total indices of a posterior mean f, each by the estimator that varies less.
 
     Their errors are those of the estimate and, given the posterior's joint covariance, those of f itself: how much the
     indices vary between functions that are drawn from the posterior.
     """
-    count = config.points if len(groups) <= config.many_columns else config.points // 4
-    A, B = _independent(X, groups, count, config.samples)
+    count = POINTS if len(groups) <= MANY_COLUMNS else POINTS // 4
+    A, B = _independent(X, groups, count, SAMPLES)
     single = [(g,) for g in range(len(groups))]
     values = f(_design(A, B, groups, single)).reshape(-1, count)
     if not float(values[:2].var(correction=0)) > 0:
@@ -53,18 +65,18 @@ def shares(
     if len(groups) == 1:
         return Shares(np.ones(1), np.zeros(1), np.ones(1), np.zeros(1), ())
     small, large, _ = _first(values)
-    jansen = _error(large, config.samples) < _error(small, config.samples)
+    jansen = _error(large, SAMPLES) < _error(small, SAMPLES)
     alone, total, _ = (term.mean(-1).numpy() for term in _terms(values, single, jansen))
     alone = np.clip(alone, 0.0, total)
-    pairs = list(combinations(sorted(np.argsort(total - alone)[::-1][: config.paired].tolist()), 2))
+    pairs = list(combinations(sorted(np.argsort(total - alone)[::-1][:PAIRED].tolist()), 2))
     values = torch.cat([values, f(_design(A, B, groups, pairs)).reshape(-1, count)[2:]])
     terms = _terms(values, [*single, *pairs], jansen)
-    errors = [_error(term, config.samples).numpy() for term in terms]
+    errors = [_error(term, SAMPLES).numpy() for term in terms]
     if covariance is not None:
-        strongest = {*np.argsort(total)[::-1][: config.drawn_columns].tolist(), *(g for pair in pairs for g in pair)}
+        strongest = {*np.argsort(total)[::-1][:DRAWN_COLUMNS].tolist(), *(g for pair in pairs for g in pair)}
         blocks = [*((g,) for g in sorted(strongest)), *pairs]
-        n = min(config.drawn_points, count)
-        drawn = _drawn(f, covariance, _design(A[:n], B[:n], groups, blocks), config).unflatten(-1, (-1, n))
+        n = min(DRAWN_POINTS, count)
+        drawn = _drawn(f, covariance, _design(A[:n], B[:n], groups, blocks)).unflatten(-1, (-1, n))
         spread = [t.mean(-1).std(0).numpy() for t in _terms(drawn, blocks, jansen[sorted(strongest)])]
         places = (sorted(strongest), sorted(strongest), list(range(len(pairs))))
         for error, more, where in zip(errors, spread, places, strict=True):
@@ -72,12 +84,12 @@ def shares(
     alone = alone / max(1.0, alone.sum())
     beyond = terms[2].mean(-1).numpy()
     together = _bounded(beyond, [min(total[i] - alone[i], total[j] - alone[j]) for i, j in pairs], 1 - alone.sum())
-    found = [
+    interactions = [
         Interaction((groups[i][0], groups[j][0]), share, error)
         for (i, j), share, error in zip(pairs, together.tolist(), errors[2].tolist(), strict=True)
         if share > 0
     ]
-    strongest_first = tuple(sorted(found, key=lambda pair: -pair.share))
+    strongest_first = tuple(sorted(interactions, key=lambda pair: -pair.share))
     return Shares(alone, errors[0], np.minimum(total, 1.0), errors[1], strongest_first)
 
 
@@ -120,7 +132,7 @@ def _terms(values: Tensor, blocks: Blocks, jansen: Tensor) -> tuple[Tensor, Tens
     return closed, total[..., :single, :], small[..., single:, :] - parts[0] - parts[1]
 
 
-def _drawn(f: Function, covariance: Function, points: Tensor, config: ColumnsConfig) -> Tensor:
+def _drawn(f: Function, covariance: Function, points: Tensor) -> Tensor:
     """(S, P) functions drawn from the posterior at some points."""
     C = covariance(points)
     level = C.diagonal().mean().clamp_min(1e-12)
@@ -130,7 +142,7 @@ def _drawn(f: Function, covariance: Function, points: Tensor, config: ColumnsCon
             break
     else:
         root = torch.diag(C.diagonal().clamp_min(0).sqrt())
-    normal = torch.randn(len(C), config.draws, dtype=C.dtype, generator=torch.Generator().manual_seed(4))
+    normal = torch.randn(len(C), DRAWS, dtype=C.dtype, generator=torch.Generator().manual_seed(4))
     return (f(points)[:, None] + root @ normal).mT
 
 
@@ -163,21 +175,21 @@ def _error(terms: Tensor, samples: int) -> Tensor:
 # --- curves -----------------------------------------------------------------------------------------------------------
 
 
-def curve(f: Function, covariance: Function, X: Tensor, place: int, config: ColumnsConfig = COLUMNS) -> Curve:
+def curve(f: Function, covariance: Function, X: Tensor, place: int) -> Curve:
     """The mean along a column, averaged over rows (partial dependence), with its standard deviation; standardised."""
     x = X[:, place]
-    values = torch.unique(torch.quantile(x, torch.linspace(0.01, 0.99, config.grid, dtype=x.dtype)))
-    if len(distinct := torch.unique(x)) <= config.grid:
+    values = torch.unique(torch.quantile(x, torch.linspace(0.01, 0.99, GRID, dtype=x.dtype)))
+    if len(distinct := torch.unique(x)) <= GRID:
         values = distinct
-    mean, std = _averaged(f, covariance, X, [place], values[:, None], config)
+    mean, std = _averaged(f, covariance, X, [place], values[:, None])
     return Curve(values.numpy(), mean, std)
 
 
 def _averaged(
-    f: Function, covariance: Function, X: Tensor, places: list[int], values: Tensor, config: ColumnsConfig
+    f: Function, covariance: Function, X: Tensor, places: list[int], values: Tensor
 ) -> tuple[FloatArray, FloatArray]:
     """Mean and standard deviation of f with some columns set to each of several values, averaged over rows."""
-    rows = X[torch.from_numpy(np.random.default_rng(3).permutation(len(X))[: config.background])]
+    rows = X[torch.from_numpy(np.random.default_rng(3).permutation(len(X))[:BACKGROUND])]
     mean, std = [], []
     for value in values:
         there = rows.clone()
@@ -193,36 +205,35 @@ def level_shape(
     X: Tensor,
     places: list[int],
     levels: Sequence[str],
-    config: ColumnsConfig = COLUMNS,
 ) -> Shape:
     """At which level of a column of texts the mean is lowest, and at which it is highest, beyond its uncertainty."""
     values = torch.unique(X[:, places], dim=0)
     names = [levels[int(v.argmax())] for v in values] if len(places) > 1 else list(levels)
-    mean, std = _averaged(f, covariance, X, places, values, config)
+    mean, std = _averaged(f, covariance, X, places, values)
     low, high = int(mean.argmin()), int(mean.argmax())
     rise, error = float(mean[high] - mean[low]), float(np.hypot(std[high], std[low]))
-    is_clear = rise > config.clear * error and len(names) == len(values)
+    is_clear = rise > CLEAR * error and len(names) == len(values)
     return (
         Shape("levels", None, rise, error, (names[low], names[high])) if is_clear else Shape("none", None, rise, error)
     )
 
 
-def shape(line: Curve, x: FloatArray, config: ColumnsConfig = COLUMNS) -> Shape:
+def shape(line: Curve, x: FloatArray) -> Shape:
     """The shape of a curve beyond its uncertainty; `x` are the values of the column in the rows."""
     mean, std = line.mean, line.std
     low, high = int(mean.argmin()), int(mean.argmax())
     rise, error = float(mean[high] - mean[low]), float(np.hypot(std[high], std[low]))
-    turns = _turns(line, config.turn * rise, config.clear) if rise > config.clear * error else []
+    turns = _turns(line, TURN * rise, CLEAR) if rise > CLEAR * error else []
     if len(turns) == 3:
         kind = "lowest" if mean[turns[1]] < mean[turns[0]] else "highest"
         return Shape(kind, float(line.x[turns[1]]), rise, error)
     if len(turns) != 2:
         return Shape("none", None, rise, error)
     kind, end = ("rises", high) if mean[turns[0]] < mean[turns[1]] else ("falls", low)
-    moving = np.flatnonzero(np.abs(mean - mean[end]) > config.flat * rise)
+    moving = np.flatnonzero(np.abs(mean - mean[end]) > FLAT * rise)
     first_flat = int(moving.max(initial=0)) + 1
-    is_long = first_flat < len(mean) and float((x >= line.x[first_flat]).mean()) >= config.least_flat
-    return Shape(kind, float(line.x[first_flat]) if is_long and len(mean) >= config.min_values else None, rise, error)
+    is_long = first_flat < len(mean) and float((x >= line.x[first_flat]).mean()) >= LEAST_FLAT
+    return Shape(kind, float(line.x[first_flat]) if is_long and len(mean) >= MIN_VALUES else None, rise, error)
 
 
 def _turns(line: Curve, least: float, clear: float) -> list[int]:

@@ -13,9 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from kitt.errors import InvalidInputError
-from kitt.explanation.claims import Claims, checked
-from kitt.explanation.columns import Groups, curve, level_shape, shape, shares
-from kitt.explanation.config import COLUMNS
+from kitt.explanation.claims import Claims, check_claims
+from kitt.explanation.columns import MANY_COLUMNS, Groups, curve, level_shape, shape, shares
 from kitt.explanation.facts import Comparison, Curve, Effect, Explanation, Interaction, Noise, Part, Shape
 from kitt.explanation.words import Words
 from kitt.fitting.gp import GP
@@ -29,6 +28,12 @@ from kitt.table.encoding import Encoding
 from kitt.table.scaling import FloatArray, Standardiser
 
 Levels = Mapping[str, tuple[str, ...]]  # of the columns of texts
+
+# Set by hand.
+ROWS = 256  # of the table, at which the words are evaluated
+MIN_CURVE = 0.02  # share of the variance of the mean from which the curve along a column is computed
+PREDICTION = "the predicted value"  # with which noise may grow, as with a column
+CLEARER = 0.01  # by how much its correlation must be larger than that of a column, whose name says more
 
 
 def explain(what: Any, check: bool = True) -> Explanation:
@@ -86,7 +91,7 @@ def _explain(mixture: Mixture, table: Dataset | None, evidence: Evidence | None,
     with torch.no_grad(), np.errstate(over="ignore", under="ignore"):  # in units close to the largest floats
         levels = {c.name: c.levels for c in table.encoding.columns if c.levels} if table else {}
         parts, (columns, interactions), noise = _decompose(model, words, X, groups, s, levels)
-    claims = checked(model, others, parts, groups, s, evidence) if check else Claims()
+    claims = check_claims(model, others, parts, groups, s, evidence) if check else Claims()
     weights = [float(mixture.weights[k]) for k in order]
     u = model.warp.inverse(model.y.numpy())
     with np.errstate(over="ignore", under="ignore"):
@@ -109,7 +114,7 @@ def _explain(mixture: Mixture, table: Dataset | None, evidence: Evidence | None,
         level=level,
         interactions=interactions,
         explained=claims.explained,
-        seasons=claims.seasons,
+        repetitions=claims.repetitions,
         checks=claims.checks,
     )
 
@@ -129,7 +134,7 @@ def _caveats(model: GP) -> tuple[str, ...]:
 
 def _some(n: int, dims: int) -> NDArray[np.intp]:
     """Positions of a random subset of rows, the same each time."""
-    most = COLUMNS.rows if dims <= COLUMNS.many_columns else COLUMNS.rows // 3
+    most = ROWS if dims <= MANY_COLUMNS else ROWS // 3
     return np.sort(np.random.default_rng(0).permutation(n)[:most])
 
 
@@ -181,7 +186,7 @@ def _shares(means: Tensor) -> Tensor:
 
 
 def _sensitivities(words: Words, X: Tensor, groups: Groups) -> tuple[Tensor, Tensor]:
-    """(W + 1, G) of each word and of their sum: how much, and in which direction, it moves when one column moves.
+    """(W + 1, G) how much, and in which direction, each word and their sum move when one column moves.
 
     How much is the total Sobol index, if every column had its values independently of the others.
     """
@@ -211,24 +216,24 @@ def _columns(
     """How all words together depend on each column: shares that add up, and the curve along each that matters."""
     if not words.here:
         return tuple(Effect(name, 0.0, alone=0.0, alone_error=0.0, sensitivity_error=0.0) for name, _ in groups), ()
-    found = shares(words.mean, X, groups, words.joint)
+    indices = shares(words.mean, X, groups, words.joint)
     effects = []
     for g, (name, place) in enumerate(groups):
-        more: dict[str, Any] = {"alone": float(found.alone[g]), "alone_error": float(found.alone_error[g])}
-        more["sensitivity_error"] = float(found.total_error[g])
+        more: dict[str, Any] = {"alone": float(indices.alone[g]), "alone_error": float(indices.alone_error[g])}
+        more["sensitivity_error"] = float(indices.total_error[g])
         if name in levels:
-            if found.total[g] >= COLUMNS.curve:
+            if indices.total[g] >= MIN_CURVE:
                 more["shape"] = _in_units(level_shape(words.mean, words.joint, X, place, levels[name]), s)
         elif len(place) == 1:
             d, x = place[0], X[:, place[0]]
             more |= {"direction": float(direction[g]), "span": float(x.max() - x.min()) * float(s.x_scale[d])}
-            if found.total[g] >= COLUMNS.curve:
+            if indices.total[g] >= MIN_CURVE:
                 line = curve(words.mean, words.joint, X, d)
                 form = _in_units(shape(line, x.numpy()), s, d)
                 x_there = _along(line.x, s, d)
                 more |= {"curve": Curve(x_there, s.inverse_mean(line.mean), line.std * s.y_scale), "shape": form}
-        effects.append(Effect(name, float(found.total[g]), **more))
-    return tuple(sorted(effects, key=lambda effect: -effect.sensitivity)), found.pairs
+        effects.append(Effect(name, float(indices.total[g]), **more))
+    return tuple(sorted(effects, key=lambda effect: -effect.sensitivity)), indices.pairs
 
 
 def _along(x: ArrayLike, s: Standardiser, place: int) -> FloatArray:
@@ -267,7 +272,7 @@ def _effects(
 def _column_facts(
     model: GP, word: Word, index: int, words: Words, groups: Groups, s: Standardiser
 ) -> list[dict[str, Any]]:
-    """Of each column: lengthscale, periods and slope, in original units."""
+    """The lengthscale, periods and slope of one word along each column, in original units."""
     values = model.fitted_kernel.parameters
 
     def read(factor: int, name: str) -> FloatArray:
@@ -304,12 +309,8 @@ def _slopes(words: Words, index: int, s: Standardiser) -> tuple[FloatArray, Floa
     return (mean[1:] - mean[0]).numpy() * unit, variance.clamp_min(0).sqrt().numpy() * unit
 
 
-PREDICTION = "the predicted value"  # with which noise may grow, as with a column
-CLEARER = 0.01  # by how much its correlation must be larger than that of a column, whose name says more
-
-
 def _noise_variance(model: GP, X: Tensor) -> Tensor:
-    """That of the kernel, times what the noise model makes of it where there is one."""
+    """(N,) the variance of the noise: that of the kernel, times the factor of the noise model where there is one."""
     variance = model.posterior.kernel.noise(model.posterior.theta, X)
     if (changing := model.noise_model) is None:
         return variance

@@ -12,18 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from kitt.explanation.config import CHECKS, COLUMNS
 from kitt.files import finite
 from kitt.kernels.grammar import Expression, Word
 from kitt.table.scaling import FloatArray
 
+# When something is stated; set by hand. `kitt bench claims` counts how often claims are true with these values.
+MIN_GAIN = 0.01  # nats per row that a part must gain on left-out rows
+ERRORS = 2.0  # standard errors that it must gain as well, unless it was chosen among several
+ACTIVE = 0.05  # share of a word's variance from which it depends on a column
+CLEAR = 2.0  # standard deviations beyond which a curve rises or falls, and a share is not zero
+
 
 def errors_among(count: int, units: int | None = None) -> float:
-    """Standard errors that the best of several exceeds by chance as rarely as a single one exceeds `CheckConfig.errors`.
+    """Standard errors that the best of several exceeds by chance as rarely as a single one exceeds `ERRORS`.
 
     If they are estimated from few units, such as cycles, it takes more of them (Student's t).
     """
-    level = NormalDist().cdf(-CHECKS.errors) / max(count, 1)
+    level = NormalDist().cdf(-ERRORS) / max(count, 1)
     return -NormalDist().inv_cdf(level) if units is None else -float(stdtrit(max(units - 1, 1), level))
 
 
@@ -41,7 +46,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Shape:
-    """The shape of such a curve, beyond its uncertainty."""
+    """The shape of the curve along one column, beyond its uncertainty."""
 
     kind: str  # rises, falls, lowest, highest, levels, or none
     at: float | None = None  # where it is lowest or highest, or beyond which it hardly moves
@@ -60,11 +65,11 @@ class Interaction:
 
 
 @dataclass(frozen=True)
-class Season:
-    """A period along a column, in its units, which left-out cycles support."""
+class Repetition:
+    """A part of the target that comes back with a period along a column; left-out cycles support it."""
 
     column: str
-    period: float
+    period: float  # in units of the column
     cycles: float  # in the table
     check: Check
     share: float | None = None  # of the variance of observations, that the fitted mean repeats
@@ -84,18 +89,18 @@ class Effect:
     slope: tuple[float, float] | None = None  # of a straight line, with its standard deviation
     alone: float | None = None  # share of the variance by this column whatever the others are (first Sobol index)
     alone_error: float | None = None  # standard deviation of it: of the posterior, and of the estimate
-    sensitivity_error: float | None = None  # the same of `sensitivity`, of all words together
+    sensitivity_error: float | None = None  # standard deviation of `sensitivity`, of all words together
     shape: Shape | None = None  # of the mean along the column
     curve: Curve | None = None  # the mean along the column, averaged over the rows
 
     @property
     def is_active(self) -> bool:
-        return self.sensitivity >= COLUMNS.active
+        return self.sensitivity >= ACTIVE
 
     @property
     def is_clear(self) -> bool:
         """Whether the mean depends on the column beyond its uncertainty."""
-        return self.sensitivity > COLUMNS.clear * (self.sensitivity_error or 0.0)
+        return self.sensitivity > CLEAR * (self.sensitivity_error or 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,11 +161,11 @@ class Check:
     error: float  # its standard error
     rows: int  # that were left out
     unit: str = "nats per row"  # of the gain; of a signal, the share of the variance of left-out rows (R²)
-    errors: float = CHECKS.errors  # standard errors that the gain must exceed; more, if it was chosen among several
+    errors: float = ERRORS  # standard errors that the gain must exceed; more, if it was chosen among several
 
     @property
     def is_supported(self) -> bool:
-        return self.gain > max(CHECKS.min_gain, self.errors * self.error)
+        return self.gain > max(MIN_GAIN, self.errors * self.error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,8 +204,8 @@ class Explanation:
         Mean and standard deviation of the target.
     interactions : tuple of Interaction
         Pairs of columns that matter together, the strongest first.
-    seasons : tuple of Season
-        Periods that left-out cycles support, the clearest first.
+    repetitions : tuple of Repetition
+        What comes back with a period that left-out cycles support, the clearest first.
     checks : tuple of Check
         The gain of each claim on left-out rows; a claim that is not supported is not in the text.
     position : int
@@ -233,7 +238,7 @@ class Explanation:
     explained: float | None = None
     level: tuple[float, float] = (0.0, 0.0)
     interactions: tuple[Interaction, ...] = ()
-    seasons: tuple[Season, ...] = ()
+    repetitions: tuple[Repetition, ...] = ()
     checks: tuple[Check, ...] = ()
     position: int = 0
 
@@ -286,7 +291,7 @@ class Explanation:
             "parts": parts,
             "columns": [_plain(effect) for effect in self.columns],
             "interactions": [asdict(pair) for pair in self.interactions],
-            "seasons": [asdict(season) for season in self.seasons],
+            "repetitions": [asdict(repetition) for repetition in self.repetitions],
             "checks": [{**asdict(check), "is_supported": check.is_supported} for check in self.checks],
             "explained": self.explained,
             "noise": asdict(self.noise),

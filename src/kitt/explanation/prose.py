@@ -8,13 +8,24 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from kitt.explanation.config import TEXT
 from kitt.formatting import measured, number, percent
 from kitt.kernels.grammar import Primitive
 from kitt.network.properties import ROUGH, SMOOTH
 
 if TYPE_CHECKING:
-    from kitt.explanation.facts import Effect, Explanation, Part, Season
+    from kitt.explanation.facts import Effect, Explanation, Part, Repetition
+
+# What the paragraph mentions; set by hand.
+NEGLIGIBLE = 0.01  # share of the variance below which a part is left out
+NAMED = 4  # columns that are listed by name
+STEPS = 20  # parts of the span of a column between which places along it are distinguished
+WHOLE = 0.9  # share of the signal that repeats, from which all of it is said to repeat
+OWN_EFFECT = 0.02  # share of the variance from which the shape of a column's own effect is described
+INTERACTION = 0.05  # share of the variance of the mean from which an interaction is mentioned
+UNLEARNED = 0.05  # share of the variance that is neither noise of the fit nor predicted on left-out rows
+NOISE_RATIO = 1.2  # of the largest to the smallest noise from which it is said to vary
+NOISE_CORRELATION = 0.7  # smallest one, with a column or the prediction, of noise that is said to vary
+WEIGHT = 0.005  # of a kernel that counts as averaged
 
 
 def paragraph(e: Explanation) -> str:
@@ -22,7 +33,7 @@ def paragraph(e: Explanation) -> str:
         return " ".join(map(_capital, [*_nothing(e), *_caveats(e)]))
     sentences = [
         *_signal(e),
-        *_seasons(e),
+        *_repetitions(e),
         *_worth(e),
         *_shapes(e),
         *_together(e),
@@ -91,7 +102,7 @@ def _scale(e: Explanation) -> float:
 
 
 def _items(e: Explanation) -> list[_Item]:
-    described = [part for part in e.parts if part.share >= TEXT.negligible] or list(e.parts[:1])
+    described = [part for part in e.parts if part.share >= NEGLIGIBLE] or list(e.parts[:1])
     own = [part for part in described if _has_structure(e, part)]
     items = [_Item(part.share, _noun(e, part), _columns(e, [part])) for part in own]
     if rest := [part for part in described if part not in own]:
@@ -120,7 +131,7 @@ def _roughness(e: Explanation, parts: Sequence[Part]) -> str:
     """Smooth or rough, if these words are either and left-out rows support it."""
     kinds = {p for part in parts for p in part.word.factors if p in (*SMOOTH, *ROUGH)}
     kind = "rough" if kinds & {*ROUGH} else "smooth"
-    if kind == "rough" and len(e.seasons) > 1:
+    if kind == "rough" and len(e.repetitions) > 1:
         return ""  # a kernel with one period is rough where it has to follow another
     return f"{kind} " if kinds and e.is_supported(kind) else ""
 
@@ -138,23 +149,23 @@ def _columns(e: Explanation, parts: Sequence[Part]) -> str:
     named = [_with_slope(e, active[name]) for name, is_needed in is_named.items() if is_needed]
     rest = [name for name, is_needed in is_named.items() if not is_needed]
     if active and not rest:
-        return _listed(named, TEXT.named)
+        return _listed(named, NAMED)
     if named and len(rest) == 1:
-        return f"{_listed(named, TEXT.named)}, and perhaps of {rest[0]}"
+        return f"{_listed(named, NAMED)}, and perhaps of {rest[0]}"
     is_checked = all(e.check("column", name) is not None for name in rest)
     shown = ", none of which could be shown to be needed by itself" if is_checked else ""
     others = f"{'others' if named else 'several columns'}{shown}"
-    return f"{_listed(named, TEXT.named)}, and of {others}" if named else others
+    return f"{_listed(named, NAMED)}, and of {others}" if named else others
 
 
 def _counts(e: Explanation, effect: Effect) -> bool:
     """Whether a part depends on a column: clearly, or a little on one that the model needs."""
-    return effect.is_active or (effect.sensitivity >= TEXT.negligible and _is_needed(e, effect.column))
+    return effect.is_active or (effect.sensitivity >= NEGLIGIBLE and _is_needed(e, effect.column))
 
 
 def _is_needed(e: Explanation, column: str) -> bool:
     """Whether the mean needs a column: left-out rows are predicted worse without it, and not for its part in the noise."""
-    if len(e.columns) == 1 or any(season.column == column for season in e.seasons):
+    if len(e.columns) == 1 or any(repetition.column == column for repetition in e.repetitions):
         return True
     return e.is_supported("column", column) and any(c.column == column and c.is_clear for c in e.columns)
 
@@ -169,30 +180,26 @@ def _with_slope(e: Explanation, effect: Effect) -> str:
 # --- periods ----------------------------------------------------------------------------------------------------------
 
 
-def _period(e: Explanation, season: Season) -> str:
-    unit = " days" if season.column in e.dates else ""
-    times = f"about {season.cycles:.0f} times in this table"
-    if season.share is not None:
-        times += f"; this makes {percent(season.share * _scale(e))} of the variation"
-    return f"{_digits(season.period)}{unit} of {season.column} ({times})"
+def _period(e: Explanation, repetition: Repetition) -> str:
+    unit = " days" if repetition.column in e.dates else ""
+    times = f"about {repetition.cycles:.0f} times in this table"
+    if repetition.share is not None:
+        times += f"; this makes {percent(repetition.share * _scale(e))} of the variation"
+    period = float(f"{repetition.period:.3g}")  # three digits: a period is known better than most numbers
+    return f"{period:,.12g}{unit} of {repetition.column} ({times})"
 
 
-def _digits(period: float) -> str:
-    """Three digits: a period is known better than most numbers."""
-    return f"{float(f'{period:.3g}'):,.12g}"
-
-
-def _seasons(e: Explanation) -> Iterator[str]:
+def _repetitions(e: Explanation) -> Iterator[str]:
     """The periods, the share of the variation that repeats, and what they gain on left-out cycles."""
-    if not e.seasons:
+    if not e.repetitions:
         return
-    whole = sum(season.share or 0.0 for season in e.seasons) > TEXT.whole * (1 - e.noise.share)
-    every = _listed([f"every {_period(e, season)}" for season in e.seasons])
+    whole = sum(repetition.share or 0.0 for repetition in e.repetitions) > WHOLE * (1 - e.noise.share)
+    every = _listed([f"every {_period(e, repetition)}" for repetition in e.repetitions])
     yield f"{'it' if whole else 'a part of it'} comes back {every}."
-    longest = {s.column: s for s in sorted(e.seasons, key=lambda season: season.period)}
-    for season in (s for s in longest.values() if s.level is not None):
-        yield f"beside that, the level {season.level} with {season.column}."
-    worths = [f"{number(s.check.gain)} ± {number(s.check.error)}" for s in e.seasons]
+    longest = {r.column: r for r in sorted(e.repetitions, key=lambda repetition: repetition.period)}
+    for repetition in (r for r in longest.values() if r.level is not None):
+        yield f"beside that, the level {repetition.level} with {repetition.column}."
+    worths = [f"{number(r.check.gain)} ± {number(r.check.error)}" for r in e.repetitions]
     yield f"without what comes back, left-out cycles are predicted worse, by {_listed(worths)} nats per row."
 
 
@@ -204,21 +211,21 @@ def _worth(e: Explanation) -> Iterator[str]:
     needed = [c for c in e.checks if c.claim == "column" and c.is_supported]
     if len(e.columns) > 1 and needed:
         needed.sort(key=lambda c: -c.gain)
-        worths = _listed([f"{number(c.gain)} without {c.about}" for c in needed[: TEXT.named]])
+        worths = _listed([f"{number(c.gain)} without {c.about}" for c in needed[:NAMED]])
         yield f"left-out rows are predicted worse by {worths} (nats per row)."
 
 
 def _shapes(e: Explanation) -> Iterator[str]:
     """Directions, lowest and highest points, and where a curve levels off."""
     sloped = {f.column for part in e.parts if _has_structure(e, part) for f in part.active if f.slope is not None}
-    seasonal = {season.column for season in e.seasons}
+    repeating = {repetition.column for repetition in e.repetitions}
     said: list[str] = []
     plain: dict[str, list[str]] = {"rises": [], "falls": []}
-    for effect in e.columns[: TEXT.named + 2]:
+    for effect in e.columns[: NAMED + 2]:
         shape = effect.shape
-        if shape is None or shape.kind == "none" or effect.column in sloped | seasonal:
+        if shape is None or shape.kind == "none" or effect.column in sloped | repeating:
             continue
-        if (effect.alone or 0.0) < max(TEXT.own_effect, 2 * (effect.alone_error or 0.0)):
+        if (effect.alone or 0.0) < max(OWN_EFFECT, 2 * (effect.alone_error or 0.0)):
             continue  # it matters only together with others
         if e.checks and not _is_needed(e, effect.column):
             continue
@@ -242,13 +249,13 @@ def _place(e: Explanation, effect: Effect) -> str:
         return (datetime.fromisoformat(e.dates[effect.column]) + timedelta(days=at)).date().isoformat()
     if not effect.span or not math.isfinite(effect.span):
         return number(at)
-    step = 10.0 ** math.floor(math.log10(effect.span) - math.log10(TEXT.steps))
+    step = 10.0 ** math.floor(math.log10(effect.span) - math.log10(STEPS))
     return f"{round(at / step) * step + 0.0:,.10g}"
 
 
 def _together(e: Explanation) -> Iterator[str]:
     for pair in e.interactions[:2]:
-        if pair.share < max(TEXT.interaction, 2 * pair.error) or (
+        if pair.share < max(INTERACTION, 2 * pair.error) or (
             e.checks and not all(_is_needed(e, c) for c in pair.columns)
         ):
             continue
@@ -267,22 +274,22 @@ def _uncertain(e: Explanation) -> Iterable[str]:
 def _noise(e: Explanation) -> str:
     n = e.noise
     text = f"noise makes up about {percent(n.share)}, with a standard deviation of about {number(n.level)}"
-    if e.explained is not None and e.explained < 1 - n.share - TEXT.unlearned:
+    if e.explained is not None and e.explained < 1 - n.share - UNLEARNED:
         left = 1 - max(e.explained, 0.0)
         text = (
             f"the rest, {percent(left)} (a typical error of {number(left**0.5 * e.level[1])}), is noise or could not be "
             f"learned from these rows; the kernel takes {percent(n.share)} for noise"
         )
-    elif n.share < TEXT.negligible:
+    elif n.share < NEGLIGIBLE:
         text = f"there is hardly any noise (a standard deviation of about {number(n.level)})"
     return f"{text}. {_varying(e)}".strip() if e.is_supported("noise") else f"{text}."
 
 
 def _varying(e: Explanation) -> str:
     n = e.noise
-    if n.column is None or n.direction is None or n.high <= TEXT.noise_ratio * n.low:
+    if n.column is None or n.direction is None or n.high <= NOISE_RATIO * n.low:
         return ""
-    if abs(n.direction) < TEXT.noise_correlation:  # large errors at a jump of the function look like noise that varies
+    if abs(n.direction) < NOISE_CORRELATION:  # large errors at a jump of the function look like noise that varies
         return ""
     grows = "grows" if n.direction > 0 else "shrinks"
     ends = f"{number(n.low)} to {number(n.high)}"  # of noise, and of what the function leaves where it jumps
@@ -291,9 +298,9 @@ def _varying(e: Explanation) -> str:
 
 def _weights(e: Explanation) -> Iterable[str]:
     others = [weight for _, weight in e.others]
-    count = sum(weight >= TEXT.weight for weight in (e.weight, *others))
+    count = sum(weight >= WEIGHT for weight in (e.weight, *others))
     among = f" among {count} kernels that are averaged" if count > 1 else ""
-    if e.transformed >= TEXT.weight:
+    if e.transformed >= WEIGHT:
         yield (
             f"this describes {e.expression}, which has {percent(e.weight)} of the weight{among}; kernels of the transformed "
             f"target have {percent(e.transformed)}."

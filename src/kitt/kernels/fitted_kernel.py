@@ -108,7 +108,7 @@ class FittedKernel:
         return self.kernel.flatten({name: torch.tensor(v, dtype=torch.float64) for name, v in self.parameters.items()})
 
     def in_table_units(self) -> FittedKernel:
-        """The same kernel in the units of the table, for a target from which only its mean is subtracted.
+        """This kernel in the units of the table, for a target from which only its mean is subtracted.
 
         All primitives are closed under affine changes of the inputs, so this is exact. The mean stays in `standardiser`,
         whose scales are one. An export needs the `parameters`; the flat vector `theta` has a lower bound of the noise,
@@ -130,7 +130,7 @@ class FittedKernel:
         return self.rescaled(Standardiser(np.zeros(dims), np.ones(dims), s.y_mean, 1.0))
 
     def rescaled(self, standardiser: Standardiser) -> FittedKernel:
-        """The same covariance function of the table, written for another standardisation of it."""
+        """This covariance function of the table, written for another standardisation of the table."""
         old = self.standardiser
         if old is None:
             raise InvalidInputError("this kernel has no standardisation, so it cannot be written for another one")

@@ -155,7 +155,7 @@ class Expression:
 
     @property
     def noise_last(self) -> Expression:
-        """The same sum with the noise words last, which is the order in which it is fitted."""
+        """This sum with its noise words last, which is the order in which it is fitted."""
         return Expression((*self.signal, *(word for word in self.words if word.is_noise)))
 
     def same_sum(self, other: Expression) -> bool:

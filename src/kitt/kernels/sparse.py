@@ -85,7 +85,7 @@ class SparsePosterior:
     def _of(
         cls, kernel: Kernel, theta: Tensor, Z: Tensor, L: Tensor, B: Tensor, b: Tensor, bound: float
     ) -> SparsePosterior:
-        """From the lower triangle of B, from b = L⁻¹ K_uf Λ⁻¹ y, and from the part of the bound that sums over rows."""
+        """The posterior of B (its lower triangle), b = L⁻¹ K_uf Λ⁻¹ y, and the part of the bound that sums over rows."""
         LB = cholesky(B, str(kernel.expression))
         c = torch.linalg.solve_triangular(LB, b.unsqueeze(-1), upper=False).squeeze(-1)
         bound += float(0.5 * c.square().sum() - torch.diagonal(LB).log().sum())

@@ -44,7 +44,7 @@ def attention(Q: Tensor, K: Tensor, V: Tensor, heads: int, *, causal: bool = Fal
 
 
 def _attend(Q: Tensor, K: Tensor, V: Tensor, is_causal: bool) -> Tensor:
-    """The same as `scaled_dot_product_attention`, by matrix products: (B, H, M, E/H) -> (B, H, M, E/H)."""
+    """Attention like `scaled_dot_product_attention`, by matrix products: (B, H, M, E/H) -> (B, H, M, E/H)."""
     scores = (Q * Q.shape[-1] ** -0.5) @ K.mT  # (B, H, M, L)
     if is_causal:
         scores = scores.masked_fill(scores.new_ones(scores.shape[-2:], dtype=torch.bool).triu(1), -torch.inf)

@@ -1,1 +1,1 @@
-"""From files to numbers: reading, encoding of columns, standardisation."""
+"""A file becomes numbers: reading, encoding of columns, standardisation."""

@@ -14,7 +14,7 @@ _CONTINUOUS = 0.5  # share of distinct rows with a unique target from which the 
 
 
 def without_copies(dataset: Dataset) -> Dataset:
-    """Each row once, with a note that says how many copies there were."""
+    """The dataset with each row once, and with a note that says how many copies there were."""
     rows = first_of_copies(dataset.X, dataset.y)
     if rows is None:
         return dataset

@@ -123,17 +123,17 @@ def _perhaps_thousands(rows: list[list[str]], header: list[str] | None, decimal:
     notes = []
     for i in range(min(map(len, rows), default=0)):
         cells = [row[i].strip() for row in rows if row[i].strip() not in MISSING]
-        found = [cell for cell in cells if grouped.fullmatch(cell)]
-        if 1 < len(found) < len(cells) and len(found) + sum(map(bool, map(small.fullmatch, cells))) == len(cells):
+        marked = [cell for cell in cells if grouped.fullmatch(cell)]
+        if 1 < len(marked) < len(cells) and len(marked) + sum(map(bool, map(small.fullmatch, cells))) == len(cells):
             name = header[i] if header is not None else default_names(len(rows[0]))[i]
-            value = float(found[0].replace(decimal, "."))
+            value = float(marked[0].replace(decimal, "."))
             otherwise = f"if it means {value * 1000:g}, write it without a mark"
-            notes.append(f"column '{name}': {found[0]} read as {value:g}; {otherwise}")
+            notes.append(f"column '{name}': {marked[0]} read as {value:g}; {otherwise}")
     return tuple(notes)
 
 
 def _without_empty_rows(frame: pd.DataFrame) -> tuple[pd.DataFrame, Notes]:
-    """Without empty rows at the end; of several columns, without others too, which a note says."""
+    """The frame without empty rows at its end; with several columns also without other empty rows, which a note says."""
     is_empty = frame.isna().all(axis=1).to_numpy()
     frame = frame.iloc[: len(frame) - int(np.argmin(is_empty[::-1])) if not is_empty.all() else 0]
     if frame.shape[1] == 1 or not (between := int(is_empty[: len(frame)].sum())):

@@ -17,6 +17,11 @@ _TINY = 1e-300
 _LARGEST_LOG = 700.0  # whose exponential is a finite number, and so is its gradient
 _GOLDEN = (5**0.5 - 1) / 2
 
+# How a transform of the target is chosen: `kitt bench atlas` at 200 rows.
+EXPONENTS = (-1.0, 3.0)  # smallest and largest exponent of Yeo and Johnson's transform
+MIN_GAIN = 3.0  # nats of likelihood below which the target stays as it is
+REACH = 1.0  # how far beyond the training rows the inverse may go, relative to their range
+
 
 @dataclass(frozen=True, eq=False)
 class Standardiser:
@@ -39,7 +44,7 @@ class Standardiser:
 
     @classmethod
     def identity(cls, dims: int) -> Standardiser:
-        """The one that changes nothing."""
+        """A standardiser that changes nothing."""
         return cls(np.zeros(dims), np.ones(dims), 0.0, 1.0)
 
     def transform_x(self, X: ArrayLike) -> FloatArray:
@@ -106,7 +111,7 @@ class Warp:
         return self.kind == "identity"
 
     @classmethod
-    def fit(cls, u: FloatArray, zero: float, config: WarpConfig | None = None) -> Warp:
+    def fit(cls, u: FloatArray, zero: float) -> Warp:
         """The transform of highest likelihood under a normal distribution; the identity where none is clearly better.
 
         Parameters
@@ -116,7 +121,6 @@ class Warp:
         zero
             The position of the original target's zero on that scale; a positive target is transformed relative to it.
         """
-        c = config or WarpConfig()
         u = np.asarray(u, np.float64)
         is_positive = u.min() > zero
         shift = float(zero if is_positive else np.median(u))
@@ -124,13 +128,13 @@ class Warp:
         if not 1e-6 < unit < 1e6:
             return cls()
         span = float(u.max() - u.min())
-        low, high = float(u.min() - c.reach * span), float(u.max() + c.reach * span)
-        exponent = _best_exponent((u - shift) / unit, c)
+        low, high = float(u.min() - REACH * span), float(u.max() + REACH * span)
+        exponent = _best_exponent((u - shift) / unit)
         options = [cls("yeo-johnson", shift, unit, exponent, low=low, high=high)]
         if is_positive:
             options.append(cls("log", shift, unit, 0.0, low=max(low, zero), high=high))
         best = max((warp._standardised(u) for warp in options), key=lambda warp: warp._log_likelihood(u))
-        return best if best._log_likelihood(u) > cls()._log_likelihood(u) + c.min_gain else cls()
+        return best if best._log_likelihood(u) > cls()._log_likelihood(u) + MIN_GAIN else cls()
 
     def _standardised(self, u: FloatArray) -> Warp:
         mean, scale = centre_and_scale(self._raw(u, np))
@@ -179,7 +183,7 @@ class Warp:
         return xp.full_like(v, constant)
 
     def to_dict(self) -> dict[str, Any] | None:
-        """For JSON; None for the identity."""
+        """The fields for JSON; None for the identity."""
         return None if self.is_identity else asdict(self)
 
     @classmethod
@@ -190,23 +194,14 @@ class Warp:
 IDENTITY = Warp()
 
 
-@dataclass(frozen=True)
-class WarpConfig:
-    """How a transform of the target is chosen; `kitt bench atlas` at 200 rows."""
-
-    exponents: tuple[float, float] = (-1.0, 3.0)  # smallest and largest exponent of Yeo and Johnson's transform
-    min_gain: float = 3.0  # nats of likelihood below which the target stays as it is
-    reach: float = 1.0  # how far beyond the training rows the inverse may go, relative to their range
-
-
-def _best_exponent(v: FloatArray, config: WarpConfig) -> float:
+def _best_exponent(v: FloatArray) -> float:
     """The exponent of highest profile likelihood, by golden-section search: the likelihood has one peak."""
     slope = np.sign(v) * np.log1p(np.abs(v))
 
     def cost(exponent: float) -> float:
         return 0.5 * len(v) * np.log(_yeo_johnson(v, exponent, np).var() + _TINY) - (exponent - 1) * slope.sum()
 
-    low, high = config.exponents
+    low, high = EXPONENTS
     a, b = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_a, at_b = cost(a), cost(b)
     while high - low > 0.01:

@@ -43,7 +43,7 @@ class Table:
         return cls(X, y, _shortest(X), tuple(f"x{d + 1}" for d in range(X.shape[1])))
 
     def warped(self) -> Table | None:
-        """The same inputs with the target transformed (`Warp.fit`); None where no transform is better than the identity."""
+        """A table with these inputs and the target transformed (`Warp.fit`); None where no transform beats the identity."""
         zero = -np.inf if self.standardiser is None else float(self.standardiser.transform_y(0.0))
         warp = Warp.fit(self.y.numpy(), zero)
         return None if warp.is_identity else replace(self, y=torch.from_numpy(warp.forward(self.y.numpy())), warp=warp)

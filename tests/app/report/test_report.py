@@ -15,7 +15,7 @@ import torch
 
 import kitt
 from kitt.app.report import asset, content, figures, render_report, write_report
-from kitt.app.report.figures import Column, Curve
+from kitt.app.report.figures import ColumnAxis, MeanAndBand
 from kitt.errors import InvalidInputError, MissingExtraError
 from kitt.fitting.options import Options
 from kitt.kernels.grammar import WORDS
@@ -208,7 +208,7 @@ def test_the_command(tmp_path, monkeypatch, capsys) -> None:
 # --- figures --------------------------------------------------------------------------------------------------------------
 
 X = np.linspace(1, 2, 5000)
-CURVE, COLUMN, LIMITS = Curve(X[:50], X[:50], X[:50] - 1, X[:50] + 1, "RBF"), Column(MATHS), (0.1, 3.0)
+CURVE, COLUMN, LIMITS = MeanAndBand(X[:50], X[:50], X[:50] - 1, X[:50] + 1, "RBF"), ColumnAxis(MATHS), (0.1, 3.0)
 POINTS, NONE = (X[:8], X[:8]), (X[:0], X[:0])
 FIGURES = {
     "spectrum": (
@@ -286,9 +286,9 @@ def test_left_out_rows_are_those_that_no_parameter_has_seen(one: Suggestion) -> 
 
 def test_shares_of_columns_add_up(pages: dict[str, str]) -> None:
     explanation = kitt.explain(suggestion(frame(), "RBF"), check=False)
-    found = content.shares(explanation)
-    assert sum(share for _, share, _, _ in found) == pytest.approx(1, abs=1e-6)
-    assert found[-1][0] == "everything else"
+    rows = content.shares(explanation)
+    assert sum(share for _, share, _, _ in rows) == pytest.approx(1, abs=1e-6)
+    assert rows[-1][0] == "everything else"
 
 
 def test_a_transformed_target_is_reported_in_its_units() -> None:
@@ -305,13 +305,13 @@ def test_a_transformed_target_is_reported_in_its_units() -> None:
     assert 0.8 < out.coverage(0.95) <= 1
     assert 0.5 < out.r2 < 1
     assert np.corrcoef(out.mean, out.observed)[0, 1] > 0.7
-    gains = [candidate.gain for candidate in content.candidates(one)]
+    gains = [row.gain for row in content.kernel_rows(one)]
     assert max(gains) > 0
     assert "price" in Page(render_report(one)).text
 
 
-def test_candidates_are_compared_with_the_plain_kernel(one: Suggestion) -> None:
-    best, plain = content.candidates(one)
+def test_kernels_are_compared_with_the_plain_one(one: Suggestion) -> None:
+    best, plain = content.kernel_rows(one)
     assert (best.probability, best.weight, best.is_plain) == (0.4, 0.8, False)
     assert (plain.probability, plain.gain, plain.error, plain.is_plain) == (None, 0.0, 0.0, True)
     models = one.mixture.models

@@ -72,20 +72,21 @@ def _co2() -> Forecast:
     import numpy as np
     import pandas as pd
 
-    import kitt
+    from kitt.fitting.fit import fit
+    from kitt.forecasting import forecast
+    from kitt.table.dataset import Dataset
 
     frame = _read("co2")
     seen, later = frame[(frame.year >= FROM) & (frame.year < UNTIL)], frame[frame.year >= UNTIL]
     console.print(f"[bold]Carbon dioxide at Mauna Loa[/]: {len(seen)} months to the end of 1995", highlight=False)
     with bar() as progress:
         months = pd.date_range(f"{FROM:.0f}-01-01", periods=len(seen), freq="MS")
-        forecast = kitt.forecast(seen.co2.set_axis(months), horizon=len(later), progress=progress)
-    console.print(forecast.explain(), markup=False, highlight=False)
-    y, (low, high) = later.co2.to_numpy(), forecast.interval(0.9)
-    plain = kitt.fit("RBF", kitt.Dataset.from_frame(seen), prior="botorch", random_state=0)
+        made = forecast(seen.co2.set_axis(months), horizon=len(later), progress=progress)
+    console.print(made.explain(), markup=False, highlight=False)
+    y, (low, high) = later.co2.to_numpy(), made.interval(0.9)
+    plain = fit("RBF", Dataset.from_frame(seen), prior="botorch", random_state=0)
     error, other = (
-        float(np.sqrt(np.mean((mean - y) ** 2)))
-        for mean in (forecast.median, plain.predict(later[["year"]].to_numpy())[0])
+        float(np.sqrt(np.mean((mean - y) ** 2))) for mean in (made.median, plain.predict(later[["year"]].to_numpy())[0])
     )
     inside = float(np.mean((y > low) & (y < high)))
     text = (
@@ -93,7 +94,7 @@ def _co2() -> Forecast:
         f"kernel: {other:.1f}), and 90 % intervals hold {inside:.0%} of them."
     )
     console.print(f"{text}\n", markup=False, highlight=False)
-    return forecast
+    return made
 
 
 def _engel(deadline: float) -> Suggestion:
@@ -122,10 +123,10 @@ def _picture(forecast: Forecast, path: Path) -> Path | None:
 
 
 def _report(suggestion: Suggestion, path: Path, title: str) -> Path | None:
-    import kitt
-
     try:
-        kitt.write_report(suggestion, path, title)
+        from kitt.app.report import write_report
+
+        write_report(suggestion, path, title)
     except MissingExtraError:  # the extra `report` is not installed
         return None
     return path

@@ -19,7 +19,7 @@ from kitt.formatting import counted
 if TYPE_CHECKING:
     import pandas as pd
 
-    from kitt import Explanation
+    from kitt.explanation.facts import Explanation
     from kitt.model.suggestion import Suggestion
 
 PLAIN_KERNELS = (

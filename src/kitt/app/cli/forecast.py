@@ -143,7 +143,6 @@ def _one(
     files: tuple[Path | None, Path | None, Path | None],
     as_json: bool,
 ) -> None:
-    import kitt
     from kitt.forecasting.picture import save_picture
     from kitt.forecasting.tables import one_series
 
@@ -154,7 +153,9 @@ def _one(
     if picture is not None:
         save_picture(made, picture)
     if report is not None:
-        kitt.write_report(made, report, Path(name).name)
+        from kitt.app.report import write_report  # needs an extra
+
+        write_report(made, report, Path(name).name)
     if out is not None:
         write(out, made.to_frame(levels).to_csv(index_label=columns.time or "step"))
     if as_json:

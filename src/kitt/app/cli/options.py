@@ -50,10 +50,10 @@ def files_of(names: Iterable[str]) -> Iterator[str]:
         if not Path(name).is_dir():
             yield name
             continue
-        found = sorted(str(path) for path in Path(name).iterdir() if path.suffix.lower() in ENDINGS)
-        if not found:
+        tables = sorted(str(path) for path in Path(name).iterdir() if path.suffix.lower() in ENDINGS)
+        if not tables:
             raise InvalidInputError(f"no table in the directory '{name}': none ends with {', '.join(ENDINGS)}")
-        yield from found
+        yield from tables
 
 
 def levels_of(text: str) -> list[float]:

@@ -42,14 +42,14 @@ from kitt.errors import InvalidInputError, KittError
 from kitt.files import check_writable
 
 if TYPE_CHECKING:
-    from kitt import Explanation
+    from kitt.explanation.facts import Explanation
     from kitt.fitting.options import Progress
     from kitt.model.document import Model
     from kitt.table.dataset import Dataset
 
 app = typer.Typer()
 _GIVEN_BEFORE = 3  # rows, from which a file of copies alone is refused: one row may well be observed again
-_OF_EVIDENCE = 0.6  # share of the time of an explanation that the predictions of left-out rows take, about
+_EVIDENCE_SHARE = 0.6  # share of the time of an explanation that the predictions of left-out rows take, about
 
 
 # --- suggest -------------------------------------------------------------------------------------------------------------
@@ -142,11 +142,9 @@ def fit(
     as_json: AsJson = False,
 ) -> None:
     """Propose kernels for a table, fit them, average them, and save the model to a file."""
-    import kitt
-
     with bar() as progress:
         suggestion, has_time = options.fit(out, progress)
-        explanation = explained(suggestion.fitted, progress) if has_time else kitt.explain(suggestion, check=False)
+        explanation = explained(suggestion.fitted, progress, check=has_time)
     suggestion.save(out, rows)
     if as_json:
         record = {
@@ -162,13 +160,14 @@ def fit(
     console.print(f"model in {out}", markup=False, highlight=False, soft_wrap=True)
 
 
-def explained(model: Model, progress: Progress) -> Explanation:
-    """The explanation of a model, which says how far its checks have come: they take seconds."""
-    import kitt
+def explained(model: Model, progress: Progress, check: bool = True) -> Explanation:
+    """The explanation of a model; its checks take seconds, and `progress` says how far they have come."""
+    from kitt import explanation
 
-    model.evidence(lambda what, share: progress(what, _OF_EVIDENCE * share))
-    progress("checking claims on left-out rows", _OF_EVIDENCE)
-    return kitt.explain(model)
+    if check:
+        model.evidence(lambda what, share: progress(what, _EVIDENCE_SHARE * share))
+        progress("checking claims on left-out rows", _EVIDENCE_SHARE)
+    return explanation.explain(model, check)
 
 
 @app.command(
@@ -186,13 +185,13 @@ def report(
 
     A deadline is for the fit; checks on left-out rows and pictures may take up to a minute more.
     """
-    import kitt
+    from kitt.app.report import write_report
 
     with bar() as progress:
         suggestion, _ = options.fit(out, progress)
         explained(suggestion.fitted, progress)
         progress("drawing the report", 0.95)
-        kitt.write_report(suggestion, out, None if options.table == "-" else Path(options.table).name)
+        write_report(suggestion, out, None if options.table == "-" else Path(options.table).name)
     console.print(f"report in {out}", markup=False, highlight=False, soft_wrap=True)
 
 
@@ -238,8 +237,8 @@ def predict(
         notes([*read, *unknown])
         kept = _kept(frame, keep or [], names)
         progress("predicting", 0.2)
-        mean, std, found = fitted.summary_of(X, levels, not function)
-    result = pd.DataFrame({**kept, **dict(zip(names, (mean, std, *found.T), strict=True))})
+        mean, std, at_levels = fitted.summary_of(X, levels, not function)
+    result = pd.DataFrame({**kept, **dict(zip(names, (mean, std, *at_levels.T), strict=True))})
     write(out, json_lines(records(result)) if as_json else result.to_csv(index=False))
 
 

@@ -14,6 +14,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from kitt.app import report
 from kitt.app.page import job_routes, table_routes
 from kitt.app.page.handler import Handler, summary_of
 from kitt.app.page.jobs import Queue, QueueFullError
@@ -130,8 +131,6 @@ def _page() -> APIRouter:
 
 
 def _static(name: str) -> Response:
-    from kitt.app import report
-
     folder = files("kitt.app.page").joinpath("static")
     text = report.asset(name) if name.startswith("report.") else folder.joinpath(name).read_text(encoding="utf-8")
     return Response(text, media_type=_TYPES[name.rpartition(".")[2]], headers={"Cache-Control": "no-cache"})

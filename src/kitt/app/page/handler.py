@@ -25,6 +25,7 @@ from kitt.forecasting.tables import ColumnRoles, one_series
 from kitt.network.checkpoint import bundled
 from kitt.pipeline import suggest_dataset
 
+_DEADLINE = 60.0  # seconds for the fits of a job that names no time
 Q = TypeVar("Q", bound=schemas.NamedTable)
 V = TypeVar("V", bound=BaseModel)
 
@@ -78,7 +79,7 @@ class Handler:
             raise InvalidInputError(f"no network is called '{question.model}': see /api/models")
         options: dict[str, Any] = {"k": question.k, "model": question.model or self.settings.model}
         if isinstance(question, schemas.FitQuestion):
-            deadline = min(question.deadline or self.settings.deadline, self.settings.max_deadline)
+            deadline = min(question.deadline or _DEADLINE, self.settings.max_deadline)
             options |= {"deadline": deadline, "effort": question.effort}
             options["random_state"] = question.seed
         chosen = Options.of(**options)

@@ -15,14 +15,13 @@ from kitt.app.page.jobs import Job, Queue
 from kitt.app.page.routes import NO_JOB, REFUSED, Served, attached, text
 from kitt.app.page.security import REPORT_HEADERS
 from kitt.app.page.worker import SCRIPT, STYLE, Results
+from kitt.export import LIBRARIES
 
 router = APIRouter(tags=["jobs"], prefix="/jobs/{id}")
 
 
 def job_facts(job: Job, queue: Queue) -> dict[str, Any]:
     """The state of a job, its results if it has any, and where they are."""
-    from kitt.export import LIBRARIES
-
     url = f"/api/jobs/{job.id}"
     links = {"self": url, "events": f"{url}/events"}
     if job.results is not None:
@@ -113,9 +112,9 @@ async def report(results: Done, download: bool = False) -> Response:
 
 
 @router.get("/model", response_class=Response, responses=text("application/json") | NO_JOB)
-async def model(found: ModelText) -> Response:
+async def model(document: ModelText) -> Response:
     """The fitted model, for `kitt predict`, `kitt explain` and `kitt export`."""
-    return attached(found, "kitt-model.json", "application/json")
+    return attached(document, "kitt-model.json", "application/json")
 
 
 @router.get("/values", response_class=Response, responses=text("text/csv") | NO_JOB)
@@ -132,19 +131,19 @@ async def values(results: Done) -> Response:
     responses=text("text/csv") | NO_JOB | REFUSED,
     openapi_extra=schemas.body(schemas.NamedTable),
 )
-async def predict(found: ModelText, request: Request, handler: Served) -> Response:
+async def predict(document: ModelText, request: Request, handler: Served) -> Response:
     """New rows with their predictions, as CSV: mean, standard deviation, and the ends of a 90 % interval.
 
     The header `Kitt-Notes` is a JSON list of what was done to the rows, such as levels that were not seen before.
     """
-    values, notes = await handler.predict(request, found)
+    values, notes = await handler.predict(request, document)
     response = attached(values, "kitt-predictions.csv", "text/csv")
     response.headers["Kitt-Notes"] = json.dumps(notes)
     return response
 
 
 @router.get("/code/{library}", response_class=Response, responses=text("text/x-python") | NO_JOB)
-async def code(found: ModelText, results: Done, library: str) -> Response:
+async def code(document: ModelText, results: Done, library: str) -> Response:
     """Source code of the heaviest kernel of the untransformed target: for gpytorch, botorch, sklearn, gpflow or gpjax."""
     if library not in results.code:
         raise HTTPException(404, f"no export to '{library}'; the libraries are {', '.join(results.code)}")

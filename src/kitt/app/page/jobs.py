@@ -22,6 +22,7 @@ from kitt.errors import InvalidInputError
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 _HEARTBEAT = 5.0  # most seconds between two messages to a listener
 _SWEEP = 0.5  # seconds between two searches for abandoned and expired jobs
+_MAX_KEPT = 50  # largest number of finished jobs that are kept
 _PRELOADED = [
     "kitt.pipeline",
     "kitt.forecasting",
@@ -63,7 +64,7 @@ class Job:
 
     @property
     def seconds(self) -> float:
-        """Since the fit began, until it ended."""
+        """The seconds that the job has run, or ran until it ended."""
         return 0.0 if self.began is None else (self.ended or time.monotonic()) - self.began
 
     def tell(self) -> None:
@@ -222,7 +223,7 @@ class Queue:
                     self.forget(job, "no client requested it any more")
                 elif job.ended is not None and now - job.ended > settings.expire_after:
                     self.forget(job, "expired")
-            for job in over[: max(0, len(over) - settings.max_kept)]:
+            for job in over[: max(0, len(over) - _MAX_KEPT)]:
                 self.forget(job, "expired")
 
 

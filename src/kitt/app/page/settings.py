@@ -15,8 +15,6 @@ class Settings:
     max_rows: int = 20_000
     max_columns: int = 1000
     max_queue: int = 20  # largest number of waiting jobs
-    max_kept: int = 50  # largest number of finished jobs that are kept
-    deadline: float = 60.0  # seconds for the fits of a job that names no time
-    max_deadline: float = 3600.0
+    max_deadline: float = 3600.0  # seconds for the fits of a job
     abandon_after: float = 60.0  # seconds without a request, after which a waiting or running job stops
     expire_after: float = 1800.0  # seconds after which a finished job is forgotten

@@ -79,7 +79,7 @@ async def limits(handler: Served) -> Any:
 
 @router.get("/examples", response_model=list[schemas.ExampleFacts], responses=_ELSEWHERE)
 async def examples() -> Any:
-    """Tables to try."""
+    """The example tables, to try the page with."""
     return [
         {"name": name, "title": e.title, "about": e.about, "target": e.target, "url": f"/api/examples/{name}"}
         for name, e in EXAMPLES.items()
@@ -88,7 +88,7 @@ async def examples() -> Any:
 
 @router.get("/examples/{name}", response_class=Response, responses=text("text/csv") | NO_JOB)
 def example(name: str) -> Response:
-    """One of them, as CSV."""
+    """One of the example tables, as CSV."""
     if name not in EXAMPLES:
         raise HTTPException(404, f"no example is called '{name}'; there are {', '.join(EXAMPLES)}")
     return Response(example_csv(name), media_type="text/csv")

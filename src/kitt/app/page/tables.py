@@ -44,7 +44,8 @@ class Upload:
         content = _unpacked(content, settings)
         _check_before_reading(content, settings)
         frame, notes = read_table(_Named(content))
-        return cls(_shown(name), _checked(frame, settings), notes)
+        _check_size(*frame.shape, settings)
+        return cls(_shown(name), frame, notes)
 
     @classmethod
     def of_columns(cls, columns: Mapping[str, Sequence[Any]], name: str | None, settings: Settings) -> Upload:
@@ -155,11 +156,6 @@ def _check_parquet(content: bytes, settings: Settings) -> None:
         raise InvalidInputError("the Parquet file holds too much: send fewer rows")
 
 
-def _checked(frame: pd.DataFrame, settings: Settings) -> pd.DataFrame:
-    _check_size(*frame.shape, settings)
-    return frame
-
-
 def _check_size(rows: int, columns: int, settings: Settings) -> None:
     if rows > settings.max_rows:
         raise InvalidInputError(
@@ -180,15 +176,15 @@ def scatters(dataset: Dataset) -> list[dict[str, Any]]:
     """Some rows along the columns that explain most of the target, measured by the means of a few bins."""
     some = np.sort(np.random.default_rng(0).permutation(dataset.n)[:_SCATTERED])
     place = {name: d for d, name in enumerate(dataset.names)}
-    found = []
+    scored = []
     for column in dataset.encoding.columns:
         if not column.outputs:
             continue
         X = dataset.X[:, [place[name] for name in column.outputs]]
         x = X[:, 0] if X.shape[1] == 1 else X.argmax(1).astype(np.float64)  # of texts, the number of the level
         drawn = {"column": column.name, "x": x[some].tolist(), "y": dataset.y[some].tolist(), "levels": column.levels}
-        found.append((_explained(x, dataset.y), drawn))
-    return [drawn for _, drawn in sorted(found, key=lambda pair: -pair[0])[:_SCATTERS]]
+        scored.append((_explained(x, dataset.y), drawn))
+    return [drawn for _, drawn in sorted(scored, key=lambda pair: -pair[0])[:_SCATTERS]]
 
 
 def _explained(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> float:

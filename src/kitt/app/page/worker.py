@@ -12,10 +12,13 @@ from multiprocessing.connection import Connection
 from typing import Any, ClassVar, Literal
 
 from kitt.errors import KittError
+from kitt.explanation import explain
+from kitt.export import LIBRARIES
 from kitt.files import finite
 from kitt.fitting.options import Options
 from kitt.forecasting.tables import SeriesTable
 from kitt.model.suggestion import Suggestion
+from kitt.pipeline import suggest_dataset
 from kitt.table.dataset import Dataset
 
 SCRIPT, STYLE = "/static/report.js", "/static/report.css"  # addresses in a report that the page shows
@@ -56,9 +59,6 @@ class FitTask(Task):
 
     def results(self, tell: Tell) -> Results:
         from kitt.app.report import render_report
-        from kitt.explanation import explain
-        from kitt.export import LIBRARIES
-        from kitt.pipeline import suggest_dataset
 
         suggestion = suggest_dataset(self.dataset, self.options, progress=lambda what, share: tell(what, _FITS * share))
         suggestion.fitted.evidence(lambda what, share: tell(what, _FITS + _EVIDENCE * share))

@@ -1,4 +1,4 @@
-"""The numbers of a report: candidates, cautions, predictions of left-out rows, parameters in units."""
+"""The numbers of a report: kernels, cautions, predictions of left-out rows, parameters in units."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from importlib import metadata
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from kitt.explanation.facts import Explanation
 from kitt.fitting.gp import GP
-from kitt.formatting import counted
+from kitt.formatting import counted, number
 from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.kernels.grammar import WORDS, Expression, Primitive
 from kitt.kernels.kernel import Slot
@@ -28,10 +29,7 @@ from kitt.network.subsets import READINGS, subsets
 from kitt.table.means import mean_and_error
 from kitt.table.scaling import FloatArray, Standardiser
 
-if TYPE_CHECKING:
-    from kitt import Explanation
-
-_COUNTS = 0.005  # weight from which a model's warnings matter
+_MIN_WEIGHT = 0.005  # weight of a kernel from which its warnings matter
 _LIBRARIES = ("kitt-gp", "torch", "numpy", "scipy")
 
 
@@ -39,8 +37,8 @@ _LIBRARIES = ("kitt-gp", "torch", "numpy", "scipy")
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A kernel that the network proposed, or a plain one, with its weight and how well it predicts left-out rows."""
+class KernelRow:
+    """A row of the table of kernels: one that was tried, with its weight and how well it predicts left-out rows."""
 
     expression: Expression
     is_plain: bool
@@ -53,25 +51,24 @@ class Candidate:
     price: float = 0.0  # of its parameters, in nats per row
 
 
-def candidates(suggestion: Suggestion) -> list[Candidate]:
+def kernel_rows(suggestion: Suggestion) -> list[KernelRow]:
     """Every kernel that was tried, the heaviest first, then those that could not be fitted."""
     model, said = suggestion.fitted, suggestion.captions.ranked
     reference = plain(suggestion)
-    found = []
+    rows = []
     for gp, weight, is_plain in zip(model.mixture.models, model.weights, model.is_plain, strict=True):
         probability = None if is_plain else _probability(said, gp.expression)
         gain = error = None
-        if (
-            reference is not None and gp.rows == reference.rows
-        ):  # of a large table, only models that count have all rows
+        # Only kernels that count have all rows of a large table.
+        if reference is not None and gp.rows == reference.rows:
             gain, error = mean_and_error(gp.loo_log_densities - reference.loo_log_densities)
         of_transform = not gp.warp.is_identity
         price = PRICES.parameter_price * gp.parameter_count / gp.rows
-        found.append(Candidate(gp.expression, is_plain, probability, weight, gain, error, "", of_transform, price))
+        rows.append(KernelRow(gp.expression, is_plain, probability, weight, gain, error, "", of_transform, price))
     for failure in suggestion.failures:
         probability = _probability(said, failure.expression)
-        found.append(Candidate(failure.expression, failure.is_plain, probability, failure=failure.reason))
-    return sorted(found, key=lambda c: (bool(c.failure), -c.weight))
+        rows.append(KernelRow(failure.expression, failure.is_plain, probability, failure=failure.reason))
+    return sorted(rows, key=lambda row: (bool(row.failure), -row.weight))
 
 
 def _probability(captions: Iterable[Caption], expression: Expression) -> float | None:
@@ -118,7 +115,7 @@ def cautions(suggestion: Suggestion) -> list[str]:
     notes, model = suggestion.dataset.notes, suggestion.fitted
     about: dict[str, list[str]] = {}
     for gp, weight in zip(model.mixture.models, model.weights, strict=True):
-        for text in gp.warnings if weight >= _COUNTS else ():
+        for text in gp.warnings if weight >= _MIN_WEIGHT else ():
             about.setdefault(text, []).append(str(gp.expression))
     return [
         *(text for text in suggestion.warnings if text not in notes),
@@ -163,20 +160,19 @@ def parameters(kernel: FittedKernel) -> Parameters:
         word = None if slot.word is None else kernel.expression.words[slot.word]
         if word is None or slot.factor is None:
             of = "noise of each observation" if word is None else str(word)
-            single.append((of, digits(math.sqrt(float(value)) * s.y_scale)))
+            single.append((of, three_digits(math.sqrt(float(value)) * s.y_scale)))
         else:
             name, unit, values = _in_units(kernel, slot, word.factors[slot.factor], value)
             words.append(str(word))
             heads.append((name, unit))
-            columns.append([digits(v) for v in values])
+            columns.append([three_digits(v) for v in values])
     spans = [(word, len(list(same))) for word, same in groupby(words)]
     return Parameters(single, spans, heads, [(name, [c[d] for c in columns]) for d, name in enumerate(kernel.columns)])
 
 
-def digits(value: float) -> str:
-    """Three significant digits, without needless exponents."""
-    text = f"{float(f'{value:.3g}'):,.12g}" if 1e-4 <= abs(value) < 1e7 else f"{value:.3g}"
-    return text.replace("-", "−")
+def three_digits(value: float) -> str:
+    """A number with three significant digits and the sign that mathematics has for minus."""
+    return number(value, 3).replace("-", "−")
 
 
 def _in_units(kernel: FittedKernel, slot: Slot, primitive: Primitive, value: FloatArray) -> tuple[str, str, FloatArray]:
@@ -202,18 +198,18 @@ def rows_read(suggestion: Suggestion) -> list[Any] | None:
     """The positions of the rows that the network read before the fit, for each of its subsets; None if it read all."""
     table, options = suggestion.dataset, suggestion.options
     reading = READINGS[options.of_captions(fit=True)["reading"]]
-    found = subsets(table.X, table.y, options.random_state, reading)
-    return None if found is None else list(found)
+    chosen = subsets(table.X, table.y, options.random_state, reading)
+    return None if chosen is None else list(chosen)
 
 
-def seen(suggestion: Suggestion) -> str:
+def rows_text(suggestion: Suggestion) -> str:
     """Which rows the network read."""
     table, chosen = suggestion.dataset, rows_read(suggestion)
     return f"all {table.n:,} rows" if chosen is None else f"{len(chosen)} random subsets of {len(chosen[0]):,} rows"
 
 
 def versions() -> str:
-    """Of this package, and of what its numbers rest on."""
+    """The versions of this package and of the libraries that its numbers rest on."""
     installed = ", ".join(f"{library} {metadata.version(library)}" for library in _LIBRARIES)
     return f"{installed}, Python {platform.python_version()}"
 
@@ -223,7 +219,7 @@ def settings(suggestion: Suggestion, seconds: float) -> Iterator[tuple[str, str]
     options = suggestion.options
     yield "versions", versions()
     yield "network", Path(options.model).name
-    yield "it saw", seen(suggestion)
+    yield "it saw", rows_text(suggestion)
     yield "captions", f"{options.k}, by {options.head}, {options.search} search, ranked by {options.ranking}"
     yield "fit", f"{options.objective}; averaged by {options.weights}"
     if options.deadline is not None:

@@ -32,7 +32,8 @@ from kitt.app.report.canvas import name as shown
 from kitt.table.scaling import FloatArray
 
 __all__ = [
-    "Curve",
+    "ColumnAxis",
+    "MeanAndBand",
     "Svg",
     "calibration",
     "effect",
@@ -52,8 +53,8 @@ Line = tuple[FloatArray, FloatArray]  # x and y
 
 
 @dataclass(frozen=True)
-class Column:
-    """What an axis says of a column; `origin`, the date that is day 0, makes it an axis of dates."""
+class ColumnAxis:
+    """The axis of one column; `origin`, the date that is day 0, makes it an axis of dates."""
 
     name: str
     unit: str = ""  # where the name does not say it
@@ -69,7 +70,7 @@ class Column:
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
+class MeanAndBand:
     """A mean with a band along x, and what it is called."""
 
     x: FloatArray
@@ -84,7 +85,7 @@ class Curve:
 
 @picture
 def spectrum(
-    column: Column, frequency: FloatArray, power: FloatArray, detrended: FloatArray, periods: Sequence[float] = ()
+    axis: ColumnAxis, frequency: FloatArray, power: FloatArray, detrended: FloatArray, periods: Sequence[float] = ()
 ) -> Figure:
     """Power of the target at each frequency along a column, with and without its linear trend."""
     figure, (axes,) = frame()
@@ -97,25 +98,25 @@ def spectrum(
     axes.set_ylim(min(0.02, 0.5 * float(np.median(power))), max(300.0, 2 * float(power.max())))
     logarithmic(axes, "x")
     logarithmic(axes, "y")
-    axes.set_xlabel(f"Frequency (cycles per {column.of_unit})")
+    axes.set_xlabel(f"Frequency (cycles per {axis.of_unit})")
     axes.set_ylabel("Power (white noise = 1)")
     return figure
 
 
 @picture
-def variogram(column: Column, all_rows: Line, alike: Line, limits: tuple[float, float]) -> Figure:
+def variogram(axis: ColumnAxis, all_rows: Line, alike: Line, limits: tuple[float, float]) -> Figure:
     """Half the mean squared difference of the target between rows at a distance along a column."""
-    return _by_width(column, all_rows, alike, limits, "Half squared difference\n(variance = 1)", "Distance")
+    return _by_width(axis, all_rows, alike, limits, "Half squared difference\n(variance = 1)", "Distance")
 
 
 @picture
-def smoothing_error(column: Column, all_rows: Line, alike: Line, limits: tuple[float, float]) -> Figure:
+def smoothing_error(axis: ColumnAxis, all_rows: Line, alike: Line, limits: tuple[float, float]) -> Figure:
     """Error of predicting each row by a weighted mean of its neighbours along a column, by width."""
-    return _by_width(column, all_rows, alike, limits, "Squared error\n(variance = 1)", "Smoothing width")
+    return _by_width(axis, all_rows, alike, limits, "Squared error\n(variance = 1)", "Smoothing width")
 
 
 def _by_width(
-    column: Column, all_rows: Line, alike: Line, limits: tuple[float, float], y_label: str, x_label: str
+    axis: ColumnAxis, all_rows: Line, alike: Line, limits: tuple[float, float], y_label: str, x_label: str
 ) -> Figure:
     figure, (axes,) = frame()
     axes.axhline(1, color=INK, linewidth=0.7, linestyle=":")
@@ -128,7 +129,7 @@ def _by_width(
     axes.set_ylim(*limits)
     logarithmic(axes, "x")
     logarithmic(axes, "y")
-    axes.set_xlabel(f"{x_label} ({column.unit or shown(column.name, 26)})")
+    axes.set_xlabel(f"{x_label} ({axis.unit or shown(axis.name, 26)})")
     axes.set_ylabel(y_label)
     return figure
 
@@ -137,60 +138,60 @@ def _by_width(
 
 
 @picture
-def fit(column: Column, target: str, x: FloatArray, y: FloatArray, curve: Curve) -> Figure:
+def fit(axis: ColumnAxis, target: str, x: FloatArray, y: FloatArray, curve: MeanAndBand) -> Figure:
     """The data with the predicted mean and a band that should hold 95 % of observations."""
     figure, (axes,) = frame(WIDE)
     some = thinned(len(x), 800)
-    band(axes, _moment(column, curve.x), curve.low, curve.high, BLUE, "95 % of observations")
-    axes.plot(_moment(column, curve.x), curve.mean, color=BLUE, linewidth=1.1, label="mean")
-    points(axes, _moment(column, x[some]), y[some], size=2.2)
+    band(axes, _moment(axis, curve.x), curve.low, curve.high, BLUE, "95 % of observations")
+    axes.plot(_moment(axis, curve.x), curve.mean, color=BLUE, linewidth=1.1, label="mean")
+    points(axes, _moment(axis, x[some]), y[some], size=2.2)
     axes.plot([], [], "o", color=INK, markersize=2.4, alpha=0.6, label="rows")
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4, borderaxespad=0.2)
     axes.set_ylabel(shown(target))
-    _along(axes, column)
+    _along(axes, axis)
     return figure
 
 
 @picture
-def words(column: Column, target: str, parts: Sequence[Curve], left: Line) -> Figure:
+def words(axis: ColumnAxis, target: str, parts: Sequence[MeanAndBand], left: Line) -> Figure:
     """The words of the kernel one below the other, each a function of its own; last, what they leave."""
     figure, axes = frame((WIDE[0], 40 + 105 * (len(parts) + 1)), len(parts) + 1, sharex=True)
     for i, part in enumerate(parts):
         colour = COLOURS[i % len(COLOURS)]
-        band(axes[i], _moment(column, part.x), part.low, part.high, colour)
-        axes[i].plot(_moment(column, part.x), part.mean, color=colour, linewidth=1.1)
+        band(axes[i], _moment(axis, part.x), part.low, part.high, colour)
+        axes[i].plot(_moment(axis, part.x), part.mean, color=colour, linewidth=1.1)
         axes[i].set_title(part.name, fontsize=8, loc="left", pad=3)
     some = thinned(len(left[0]), 800)
     axes[-1].axhline(0, color=INK, linewidth=0.6, alpha=0.5)
-    points(axes[-1], _moment(column, left[0][some]), left[1][some], size=2.2)
+    points(axes[-1], _moment(axis, left[0][some]), left[1][some], size=2.2)
     axes[-1].set_title("What is left: rows minus mean", fontsize=8, loc="left", pad=3)
     for panel in axes:
         panel.set_ylabel(shown(target, 16))
         panel.yaxis.set_major_locator(MaxNLocator(4))
-    _along(axes[-1], column)
+    _along(axes[-1], axis)
     return figure
 
 
-def _moment(column: Column, x: FloatArray) -> FloatArray:
-    return x if not column.origin else x + float(date2num(np.datetime64(column.origin)))
+def _moment(axis: ColumnAxis, x: FloatArray) -> FloatArray:
+    return x if not axis.origin else x + float(date2num(np.datetime64(axis.origin)))
 
 
-def _along(axes: Axes, column: Column) -> None:
-    axes.set_xlabel(column.label)
-    if column.origin:
+def _along(axes: Axes, axis: ColumnAxis) -> None:
+    axes.set_xlabel(axis.label)
+    if axis.origin:
         locator = AutoDateLocator()
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
 
 
 @picture
-def scatter(column: Column, target: str, x: FloatArray, y: FloatArray) -> Figure:
+def scatter(axis: ColumnAxis, target: str, x: FloatArray, y: FloatArray) -> Figure:
     """The rows: the target against one column."""
     figure, (axes,) = frame()
     some = thinned(len(x))
-    points(axes, _moment(column, x[some]), y[some], BLUE)
+    points(axes, _moment(axis, x[some]), y[some], BLUE)
     axes.set_ylabel(shown(target, 24))
-    _along(axes, column)
+    _along(axes, axis)
     return figure
 
 
@@ -245,24 +246,24 @@ def calibration(pit: FloatArray) -> Figure:
 
 
 @picture
-def effect(column: Column, target: str, curve: Curve, rows: FloatArray, limits: tuple[float, float]) -> Figure:
+def effect(axis: ColumnAxis, target: str, curve: MeanAndBand, rows: FloatArray, limits: tuple[float, float]) -> Figure:
     """The function along one column with the others held, its 95 % band, and where the rows lie."""
     figure, (axes,) = frame()
-    band(axes, _moment(column, curve.x), curve.low, curve.high, BLUE)
-    axes.plot(_moment(column, curve.x), curve.mean, color=BLUE)
+    band(axes, _moment(axis, curve.x), curve.low, curve.high, BLUE)
+    axes.plot(_moment(axis, curve.x), curve.mean, color=BLUE)
     axes.set_ylim(*limits)
-    at = _moment(column, rows[thinned(len(rows), 150)])
+    at = _moment(axis, rows[thinned(len(rows), 150)])
     axes.plot(
         at, np.full(len(at), 0.015), "|", color=INK, alpha=0.35, markersize=5, transform=axes.get_xaxis_transform()
     )
     axes.set_ylabel(shown(target, 24))
-    _along(axes, column)
+    _along(axes, axis)
     return figure
 
 
 @picture
 def level_effect(
-    column: Column, target: str, levels: Sequence[str], curve: Curve, limits: tuple[float, float]
+    axis: ColumnAxis, target: str, levels: Sequence[str], curve: MeanAndBand, limits: tuple[float, float]
 ) -> Figure:
     """The function at each level of a column with the others held, with 95 % intervals."""
     figure, (axes,) = frame()
@@ -272,7 +273,7 @@ def level_effect(
     axes.set_ylim(*limits)
     longest = max(len(level) for level in levels) * len(levels) > 36
     axes.set_xticks(curve.x, [shown(level, 12) for level in levels], rotation=35 if longest else 0)
-    axes.set_xlabel(column.label)
+    axes.set_xlabel(axis.label)
     axes.set_ylabel(shown(target, 24))
     return figure
 

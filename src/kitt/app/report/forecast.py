@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from kitt.app.report import content
 from kitt.app.report.canvas import BLUE, COLOURS, INK, WIDE, Svg, band, frame, picture, points
 from kitt.app.report.canvas import name as shown
-from kitt.app.report.content import digits
+from kitt.app.report.content import three_digits
 from kitt.forecasting.picture import along, draw, draw_changes, moments
 from kitt.forecasting.result import Forecast
 from kitt.forecasting.series import text_of
@@ -91,11 +91,13 @@ class Tile:
 
 def _tiles(forecast: Forecast) -> Iterator[Tile]:
     low, high = forecast.interval(LEVEL)
-    yield Tile("Median", digits(forecast.median[-1]), f"at the last step, {text_of(forecast.index[-1])}")
-    yield Tile("90 % interval", f"{digits(low[-1])} to {digits(high[-1])}", "at the last step")
+    yield Tile("Median", three_digits(forecast.median[-1]), f"at the last step, {text_of(forecast.index[-1])}")
+    yield Tile("90 % interval", f"{three_digits(low[-1])} to {three_digits(high[-1])}", "at the last step")
     if forecast.past is not None:
         claims = forecast.accuracy(LEVEL)
-        yield Tile("Typical error", digits(claims["mean_absolute_error"]), "mean absolute error from past origins")
+        yield Tile(
+            "Typical error", three_digits(claims["mean_absolute_error"]), "mean absolute error from past origins"
+        )
         yield Tile("90 % intervals hold", percent(claims["coverage"]), "of the values after past origins")
 
 
@@ -121,7 +123,7 @@ def _past(forecast: Forecast) -> dict[str, Any]:
         "error": error_by_step(forecast.series.name, ahead, steps["mean_absolute_error"].to_numpy()),
         "coverage": coverage_by_step(ahead, steps["coverage"].to_numpy(), claims["coverage"]),
         "summary": f"{counted(claims['values'], 'value')} in all: mean absolute error "
-        f"{digits(claims['mean_absolute_error'])}, {percent(claims['coverage'])} inside their 90 % intervals.",
+        f"{three_digits(claims['mean_absolute_error'])}, {percent(claims['coverage'])} inside their 90 % intervals.",
     }
 
 

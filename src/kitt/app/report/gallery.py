@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from kitt.app.report import figures
 from kitt.app.report.canvas import Svg
-from kitt.app.report.figures import Column, Curve
+from kitt.app.report.figures import ColumnAxis, MeanAndBand
+from kitt.explanation.facts import Explanation
 from kitt.formatting import percent
 from kitt.model.evidence import Evidence
 from kitt.model.suggestion import Suggestion
-from kitt.table import encoding
+from kitt.table.encoding import Column
 from kitt.table.scaling import FloatArray
-
-if TYPE_CHECKING:
-    from kitt import Explanation
 
 MOST_COLUMNS = 6
 MOST_SCATTERS = 3
@@ -41,23 +39,23 @@ class Gallery:
         return self.suggestion.dataset.target
 
     @cached_property
-    def active(self) -> list[encoding.Column]:
+    def active(self) -> list[Column]:
         """The columns of the table that matter most, the strongest first."""
         known = {column.name: column for column in self.suggestion.dataset.encoding.columns}
         strong = [effect.column for effect in self.explanation.columns if effect.sensitivity >= 0.01]
         names = strong or [effect.column for effect in self.explanation.columns]
         return [known[name] for name in names[:MOST_COLUMNS]]
 
-    def _places(self, column: encoding.Column) -> list[int]:
+    def _places(self, column: Column) -> list[int]:
         return [self.suggestion.dataset.names.index(output) for output in column.outputs]
 
     @property
     def is_line(self) -> bool:
-        """One column of numbers: everything can be drawn along it."""
+        """Whether the table has a single column of numbers, along which everything can be drawn."""
         return self.suggestion.dataset.d == 1
 
     def line(self) -> tuple[Svg, Svg]:
-        """Fit and words of a table with one column."""
+        """The fit of a table with one column, and the words of its kernel."""
         table, mixture = self.suggestion.dataset, self.suggestion.mixture
         axis, x = _only(self.suggestion), table.X[:, 0]
         grid = _grid(x, self._shortest())
@@ -96,7 +94,7 @@ class Gallery:
         return drawn
 
     def effects(self) -> list[Svg]:
-        """One column at a time, averaged over the rows (partial dependence); of levels, at a typical row."""
+        """The effect of each column, averaged over the rows (partial dependence); that of levels at a typical row."""
         known = {effect.column: effect.curve for effect in self.explanation.columns}
         typical = self._typical()
         drawn = [(column, *self._effect(column, typical, known.get(column.name))) for column in self.active]
@@ -106,7 +104,7 @@ class Gallery:
         return [self._effect_picture(*item, limits) for item in drawn]
 
     def _typical(self) -> FloatArray:
-        """Medians, and of each column of levels the most frequent one."""
+        """A typical row: the median of each column of numbers, and the most frequent level of each column of levels."""
         X = self.suggestion.dataset.X
         typical = np.median(X, axis=0)
         for column in self.suggestion.dataset.encoding.columns:
@@ -115,7 +113,7 @@ class Gallery:
                 typical[self._places(column)] = patterns[counts.argmax()]
         return typical
 
-    def _effect(self, column: encoding.Column, typical: FloatArray, known: Any) -> tuple[Curve, list[str]]:
+    def _effect(self, column: Column, typical: FloatArray, known: Any) -> tuple[MeanAndBand, list[str]]:
         """The function along a column, and the names of its points if these are few."""
         if known is not None:
             names = [f"{value:g}" for value in known.x] if column.kind == "number" and len(known.x) <= _FEW else []
@@ -134,15 +132,15 @@ class Gallery:
         return _banded(np.arange(len(values), dtype=np.float64) if names else values[:, 0], mean, variance), names
 
     def _effect_picture(
-        self, column: encoding.Column, curve: Curve, names: Sequence[str], limits: tuple[float, float]
+        self, column: Column, curve: MeanAndBand, names: Sequence[str], limits: tuple[float, float]
     ) -> Svg:
         if names:
-            return figures.level_effect(Column(column.name), self.target, names, curve, limits)
+            return figures.level_effect(ColumnAxis(column.name), self.target, names, curve, limits)
         rows = self.suggestion.dataset.X[:, self._places(column)[0]]
         return figures.effect(_axis(column, rows), self.target, curve, rows, limits)
 
     def heat_map(self) -> Svg | None:
-        """Columns and words; None where there are not several words that are functions of columns."""
+        """The heat map of columns and words; None unless several words are functions of columns."""
         columns = [effect.column for effect in self.explanation.columns[:MOST_ROWS_OF_HEAT_MAP]]
         parts = self.explanation.parts
         if len(parts) < 2:
@@ -155,9 +153,9 @@ class Gallery:
         return figures.heat_map(columns, names, share)
 
 
-def _banded(x: FloatArray, mean: FloatArray, variance: FloatArray, name: str = "") -> Curve:
+def _banded(x: FloatArray, mean: FloatArray, variance: FloatArray, name: str = "") -> MeanAndBand:
     reach = 1.96 * np.sqrt(variance)
-    return Curve(x, mean, mean - reach, mean + reach, name)
+    return MeanAndBand(x, mean, mean - reach, mean + reach, name)
 
 
 def curve(suggestion: Suggestion, shortest: float | None = None) -> Svg:
@@ -166,28 +164,28 @@ def curve(suggestion: Suggestion, shortest: float | None = None) -> Svg:
     x = table.X[:, 0]
     grid = _grid(x, shortest or 24 * float(np.ptp(x)) / table.n)
     low, high = mixture.quantiles(grid[:, None], [0.025, 0.975]).T
-    drawn = Curve(grid, mixture.predict(grid[:, None])[0], low, high)
+    drawn = MeanAndBand(grid, mixture.predict(grid[:, None])[0], low, high)
     return figures.fit(_only(suggestion), table.target, x, table.y, drawn)
 
 
-def _only(suggestion: Suggestion) -> Column:
+def _only(suggestion: Suggestion) -> ColumnAxis:
     """The axis of the only column of a table."""
     (only,) = [c for c in suggestion.dataset.encoding.columns if c.outputs]
     return replace(_axis(only, suggestion.dataset.X[:, 0]), name=only.outputs[0])
 
 
-def _axis(column: encoding.Column, x: FloatArray) -> Column:
+def _axis(column: Column, x: FloatArray) -> ColumnAxis:
     """The axis of a column: of dates, if they and a margin beside them lie in the years that matplotlib knows."""
     if not column.origin:
-        return Column(column.name)
+        return ColumnAxis(column.name)
     days, margin = float(np.datetime64(column.origin, "D").astype(np.int64)), 0.5 * np.ptp(x) + 366
     if days + x.min() - margin > _FIRST_DAY and days + x.max() + margin < _LAST_DAY:
-        return Column(column.name, origin=column.origin)
-    return Column(column.name, unit=f"days since {column.origin[:10]}")
+        return ColumnAxis(column.name, origin=column.origin)
+    return ColumnAxis(column.name, unit=f"days since {column.origin[:10]}")
 
 
 def _grid(x: FloatArray, shortest: float | None) -> FloatArray:
-    """A little before the rows, further beyond them, and fine enough for the shortest period."""
+    """Places along a column, from a little before the rows to well beyond them, fine enough for the shortest period."""
     low, high = float(x.min()), float(x.max())
     span = high - low
     end = high + 0.15 * span

@@ -14,9 +14,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from kitt.app.estimator import KITTRegressor
 from kitt.app.report import content, forecast
-from kitt.app.report.evidence import evidence
+from kitt.app.report.column_pictures import column_pictures
 from kitt.app.report.gallery import Gallery
 from kitt.errors import InvalidInputError
+from kitt.explanation import explain
+from kitt.export import LIBRARIES
 from kitt.files import write_text
 from kitt.forecasting.result import Forecast
 from kitt.formatting import percent
@@ -26,7 +28,7 @@ _UNREADABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def render_report(
-    found: Suggestion | KITTRegressor | Forecast,
+    result: Suggestion | KITTRegressor | Forecast,
     title: str | None = None,
     *,
     script_url: str | None = None,
@@ -39,14 +41,14 @@ def render_report(
     """
     began = time.perf_counter()
     made: dict[str, Any] = {"title": title, "script_url": script_url, "style_url": style_url}
-    if isinstance(found, Forecast):
-        made |= forecast.facts(found)
-        made["settings"] = list(forecast.settings(found, time.perf_counter() - began))
+    if isinstance(result, Forecast):
+        made |= forecast.facts(result)
+        made["settings"] = list(forecast.settings(result, time.perf_counter() - began))
         return _environment().get_template("forecast.html").render(made)
-    suggestion = getattr(found, "suggestion_", found)
+    suggestion = getattr(result, "suggestion_", result)
     if not isinstance(suggestion, Suggestion):
         raise InvalidInputError(
-            f"expected a Suggestion, a fitted KITTRegressor or a Forecast; got a {type(found).__name__}, which lacks what "
+            f"expected a Suggestion, a fitted KITTRegressor or a Forecast; got a {type(result).__name__}, which lacks what "
             "the report tells of the table: write the report of kitt.suggest(..., fit=True)"
         )
     made |= _facts(suggestion)
@@ -55,13 +57,13 @@ def render_report(
 
 
 def write_report(
-    found: Suggestion | KITTRegressor | Forecast, path: str | os.PathLike[str], title: str | None = None
+    result: Suggestion | KITTRegressor | Forecast, path: str | os.PathLike[str], title: str | None = None
 ) -> None:
-    """Write what was found about a table, or the forecast of a series, as one HTML file that needs nothing else.
+    """Write the report of a fitted suggestion or of a forecast as one HTML file that needs nothing else.
 
     Parameters
     ----------
-    found : Suggestion, KITTRegressor or Forecast
+    result : Suggestion, KITTRegressor or Forecast
         A suggestion with a fitted model, `kitt.suggest(..., fit=True)`, a fitted regressor, or what `kitt.forecast` returns.
     path : str or path
         The file to write, in one step: a reader sees the old file or the new one.
@@ -78,7 +80,7 @@ def write_report(
     ...     "a sine" in pathlib.Path(folder, "report.html").read_text()
     True
     """
-    write_text(path, render_report(found, title))
+    write_text(path, render_report(result, title))
 
 
 def asset(name: str) -> str:
@@ -87,9 +89,6 @@ def asset(name: str) -> str:
 
 
 def _facts(suggestion: Suggestion) -> dict[str, Any]:
-    from kitt.explanation import explain
-    from kitt.export import LIBRARIES
-
     model = suggestion.fitted
     plain = content.plain(suggestion)
     explanation = replace(explain(suggestion), caveats=())  # they are among the cautions
@@ -106,11 +105,11 @@ def _facts(suggestion: Suggestion) -> dict[str, Any]:
         "properties": suggestion.properties,
         "groups": suggestion.captions.groups,
         "best": model.best,
-        "candidates": content.candidates(suggestion),
+        "kernel_rows": content.kernel_rows(suggestion),
         "plain": None if plain is None else str(plain.expression),
         "gain": content.gain_over_plain(suggestion),
         "weights": suggestion.options.weights,
-        "seen": content.seen(suggestion),
+        "rows_text": content.rows_text(suggestion),
         "words": content.likely_words(suggestion),
         "cautions": content.cautions(suggestion),
         "parameters": content.parameters(model.best),
@@ -120,7 +119,7 @@ def _facts(suggestion: Suggestion) -> dict[str, Any]:
 
 def _pictures(gallery: Gallery) -> dict[str, Any]:
     return {
-        "evidence": evidence(gallery.suggestion, gallery.explanation, gallery.active),
+        "column_pictures": column_pictures(gallery.suggestion, gallery.explanation, gallery.active),
         "line": gallery.line() if gallery.is_line else None,
         "diagnostics": gallery.diagnostics(),
         "scatters": [] if gallery.is_line else gallery.scatters(),
@@ -139,7 +138,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"digits": content.digits, "percent": percent}
+    made.filters |= {"three_digits": content.three_digits, "percent": percent}
     return made
 
 

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from kitt.explanation.checks import Folds, LeftOut, compared, held_out, start_on_all
-from kitt.explanation.config import SEASONS, PeriodsConfig
 from kitt.explanation.facts import Check, errors_among
 from kitt.fitting.config import Budget, FitConfig
 from kitt.fitting.fit import UNFIT, Fitter
@@ -26,29 +25,45 @@ from kitt.kernels.kernel import Kernel
 from kitt.table.scaling import FloatArray
 from kitt.table.table import Table
 
-Line = Callable[[FloatArray], FloatArray]  # a function of one column
+# When a period is considered and stated: chosen on the simulated tables of `kitt bench claims`.
+MIN_CYCLES = 2.0
+FEW_CYCLES = 4.0  # with fewer, cycles may be alike by chance: no period beside another
+VALUES_PER_CYCLE = 3.0  # smallest number of distinct values of the column in a cycle
+MIN_VALUES = 12  # and in all
+MIN_STEP = 2.5  # shortest period, in typical steps between neighbouring values
+FOLDS = 5
+MOST_PERIODS = 3  # of one column
+AGREEMENT = 0.05  # relative difference up to which two periods are the same
+PEAKS = 3  # of the spectrum that are considered
+MIN_PEAK = 8.0  # nats that a peak explains: of noise, one spectrum in several has a higher one
+FITTED = 2  # guesses that are fitted, the most likely ones
+PHASES = 12  # of a cycle, at which a pattern is evaluated
+MOST_CYCLES = 50  # over which it is averaged
+MIN_RISE = 0.5  # of the level over all cycles, in standard deviations of the target; set by hand
+MOST_FALL = 0.15  # of that rise, by which it may fall in between
+
 SMOOTH = tuple(map(parse, ("RBF", "Matern32", "Linear + RBF")))
 # What a repeating kernel must beat. Without a trend among them, a rising function would seem to repeat, because the others
 # return to the mean in the last cycle when that is left out.
 REPEATING = parse("RBF + RBF*Periodic")  # a smooth remainder, and a pattern that may change slowly
 
 
-def is_resolved(x: FloatArray, period: float, config: PeriodsConfig = SEASONS) -> bool:
+def is_resolved(x: FloatArray, period: float) -> bool:
     """Whether a column shows enough cycles of a period, and each of them with enough values."""
     values = np.unique(x)
-    if len(values) < config.min_values or not period > 0:
+    if len(values) < MIN_VALUES or not period > 0:
         return False
     cycles = (values[-1] - values[0]) / period
     step = float(np.median(np.diff(values)))
-    dense = len(values) >= config.values_per_cycle * cycles and period >= config.min_step * step
-    return bool(cycles >= config.min_cycles and dense)
+    dense = len(values) >= VALUES_PER_CYCLE * cycles and period >= MIN_STEP * step
+    return bool(cycles >= MIN_CYCLES and dense)
 
 
-def cycle_folds(x: FloatArray, period: float, folds: int = SEASONS.folds) -> Folds:
+def cycle_folds(x: FloatArray, period: float) -> Folds:
     """Whole cycles, or quarters of the column where there are few, each left out in one of the folds."""
     block = cycles_of(x, period)
     order = np.random.default_rng(0).permutation(block.max() + 1)
-    return (order[block] % min(folds, block.max() + 1)).astype(np.intp)
+    return (order[block] % min(FOLDS, block.max() + 1)).astype(np.intp)
 
 
 def cycles_of(x: FloatArray, period: float) -> Folds:
@@ -58,28 +73,26 @@ def cycles_of(x: FloatArray, period: float) -> Folds:
     return np.minimum(((x - x.min()) / width).astype(np.intp), int(span / width - 1e-9))
 
 
-def find(
-    table: Table, periods: Sequence[float], columns: int = 1, config: PeriodsConfig = SEASONS
-) -> list[tuple[float, Check]]:
+def find(table: Table, periods: Sequence[float], columns: int = 1) -> list[tuple[float, Check]]:
     """The periods of a table of one column, the best of several, that left-out cycles support, the clearest first.
 
     `periods` are those of fitted kernels. They are tried only where the spectrum shows no period that is supported: a
     kernel with one period fits the sum of two, 24 and 7, best with a third, 21.3, of which 7 is nearly a harmonic.
     """
-    found: list[tuple[float, Check]] = []
+    known: list[tuple[float, Check]] = []
     left, x = table, table.X[:, 0].numpy()
-    for _ in range(config.most):
-        best = _best(left, _peaks(left, config), found, columns, config)
-        if best is None and not found:
-            best = _best(left, periods, found, columns, config)
-        if best is None or _is_known(best[0], found):
-            return found
-        if found and float(np.ptp(x)) / best[0] < config.few_cycles:
-            return found
+    for _ in range(MOST_PERIODS):
+        best = _best(left, _peaks(left), known, columns)
+        if best is None and not known:
+            best = _best(left, periods, known, columns)
+        if best is None or _is_known(best[0], known):
+            return known
+        if known and float(np.ptp(x)) / best[0] < FEW_CYCLES:
+            return known
         period, check, pattern = best
-        found.append((period, check))
+        known.append((period, check))
         left = replace(left, y=left.y - pattern)
-    return found
+    return known
 
 
 def compared_cycles(
@@ -92,44 +105,43 @@ def compared_cycles(
 
 
 def pattern_and_level(
-    line: Line, low: float, high: float, period: float, config: PeriodsConfig = SEASONS
+    line: Callable[[FloatArray], FloatArray], low: float, high: float, period: float
 ) -> tuple[FloatArray, FloatArray]:
     """The part of a function that repeats, and its level; both empty with less than two cycles.
 
     The level is the mean over one period around each point, as in the classical decomposition of a series; the pattern is
     the mean at each phase after the level is subtracted.
     """
-    phases = config.phases
-    count = min(int((high - low) / period * phases), config.most_cycles * phases)
-    if count < 2 * phases:
+    count = min(int((high - low) / period * PHASES), MOST_CYCLES * PHASES)
+    if count < 2 * PHASES:
         return np.zeros(0), np.zeros(0)
-    f = line(low + period / phases * np.arange(count + 1, dtype=np.float64))
-    window = np.r_[0.5, np.ones(phases - 1), 0.5] / phases
+    f = line(low + period / PHASES * np.arange(count + 1, dtype=np.float64))
+    window = np.r_[0.5, np.ones(PHASES - 1), 0.5] / PHASES
     level = np.convolve(f, window, "valid")
-    rest = f[phases // 2 : len(f) - phases // 2] - level
-    return np.array([rest[phase::phases].mean() for phase in range(phases)]), level
+    rest = f[PHASES // 2 : len(f) - PHASES // 2] - level
+    return np.array([rest[phase::PHASES].mean() for phase in range(PHASES)]), level
 
 
-def trend_of(level: FloatArray, config: PeriodsConfig = SEASONS) -> str | None:
+def trend_of(level: FloatArray) -> str | None:
     """Whether a level, in standard deviations of the target, "rises" or "falls" all along, and by enough to say so."""
     for word, way in (("rises", level), ("falls", -level)):
         rise = float(np.ptp(way)) if len(way) else 0.0
         fallen = float((np.maximum.accumulate(way) - way).max(initial=0.0))
-        if rise >= config.min_rise and fallen <= config.most_fall * rise:
+        if rise >= MIN_RISE and fallen <= MOST_FALL * rise:
             return word
     return None
 
 
-def _is_known(period: float, found: Sequence[tuple[float, Check]]) -> bool:
-    """Whether a period was found before, or is a harmonic of one."""
-    return any(_is_same(known, period * round(max(known / period, 1.0))) for known, _ in found)
+def _is_known(period: float, known: Sequence[tuple[float, Check]]) -> bool:
+    """Whether a period is known already, or is a harmonic of one that is."""
+    return any(_is_same(other, period * round(max(other / period, 1.0))) for other, _ in known)
 
 
 def _is_same(period: float, other: float) -> bool:
-    return abs(period / other - 1) < SEASONS.agreement
+    return abs(period / other - 1) < AGREEMENT
 
 
-def _peaks(table: Table, config: PeriodsConfig) -> list[float]:
+def _peaks(table: Table) -> list[float]:
     """The periods of the highest peaks of the spectrum, each of what is left after the waves before it.
 
     A peak less than one cycle over the column away from a higher one is what was left of that wave.
@@ -139,13 +151,13 @@ def _peaks(table: Table, config: PeriodsConfig) -> list[float]:
     rest: Tensor = table.y - trend @ torch.linalg.lstsq(trend, table.y[:, None]).solution[:, 0]
     peaks: list[float] = []
     seasons: list[float] = []
-    for _ in range(config.peaks):
+    for _ in range(PEAKS):
         shown = Spectrum(table.X, rest, table.shortest, torch.Generator().manual_seed(0))
         peak = float(shown.periods[0])
         phase = 2 * np.pi * table.X / peak
         waves = torch.cat([phase.cos(), phase.sin(), torch.ones_like(phase)], 1)
         after = rest - waves @ torch.linalg.lstsq(waves, rest[:, None]).solution[:, 0]
-        if 0.5 * len(rest) * float((rest.var() / after.var().clamp_min(1e-12)).log()) < config.min_peak:
+        if 0.5 * len(rest) * float((rest.var() / after.var().clamp_min(1e-12)).log()) < MIN_PEAK:
             break
         if all(abs(span / peak - span / higher) >= 1 for higher in peaks):
             peaks.append(peak)
@@ -163,25 +175,25 @@ def _distinct(periods: Sequence[float]) -> list[float]:
 
 
 def _best(
-    table: Table, guesses: Sequence[float], found: Sequence[tuple[float, Check]], columns: int, config: PeriodsConfig
+    table: Table, guesses: Sequence[float], known: Sequence[tuple[float, Check]], columns: int
 ) -> tuple[float, Check, Tensor] | None:
     """The new period with the highest likelihood on all rows, if left-out cycles support it; with its pattern."""
     fits, x = [], table.X[:, 0].numpy()
-    periods = _distinct([p for p in guesses if is_resolved(x, p, config) and not _is_known(p, found)])
+    periods = _distinct([p for p in guesses if is_resolved(x, p) and not _is_known(p, known)])
     objective = Objective(REPEATING, table, FitConfig())
     likely = sorted(periods, key=lambda p: -float(objective.scores(start(p, table).unsqueeze(0), Budget())))
-    for p in likely[: config.fitted]:
+    for p in likely[:FITTED]:
         try:
             gp = Fitter(table, random_state=0, max_iterations=30).fit(REPEATING, start(p, table))
         except UNFIT:
             continue
         fitted = float(np.asarray(gp.fitted_kernel.parameters["RBF*Periodic[1].period"])[0])
         fits.append((gp.log_posterior, fitted, gp))
-    fits = [f for f in fits if is_resolved(x, f[1], config)]
+    fits = [f for f in fits if is_resolved(x, f[1])]
     if not fits:
         return None
     _, period, gp = max(fits, key=lambda f: f[0])
-    folds = cycle_folds(x, period, config.folds)
+    folds = cycle_folds(x, period)
     check = _check(table, period, folds, columns)
     if check is None or not check.is_supported:
         return None
