@@ -53,6 +53,8 @@ app.command("atlas")(atlas_cli.atlas)
 app.command("atlas-data")(atlas_cli.atlas_data)
 app.command("capture")(atlas_cli.capture)
 app.command("simulators")(simulators_cli.simulators)
+app.command("simulators-data")(simulators_cli.simulators_data)
+app.command("gpvspfn")(simulators_cli.gpvspfn)
 app.command("table")(tables_cli.table)
 app.command("figure")(tables_cli.figure)
 
