@@ -57,6 +57,8 @@ METHODS: dict[str, Entry] = {
     ),
     "best-bic": Entry("all_words", "BestBIC"),
     "botorch": Entry("botorch_default", "BotorchDefault"),
+    "botorch-orthogonal": Entry("botorch_peers", "OrthogonalAdditive"),
+    "botorch-saas": Entry("botorch_peers", "MapSaas"),
     "tree-search": Entry("tree_search", "TreeSearch"),
     "tree-search-columns": Entry("tree_search", "TreeSearch", {"grammar": "columns"}),
     "nkn": Entry("neural_kernel_network", "NeuralKernelNetwork"),
@@ -66,6 +68,18 @@ METHODS: dict[str, Entry] = {
     "deep-kernel": Entry("deep_kernel", "DeepKernel"),
     "seasonal-naive": Entry("seasonal_naive", "SeasonalNaive"),
     "sklearn-gp": Entry("outsiders", "SklearnGP"),
+    **{
+        f"sklearn-{kernel.lower()}": Entry(
+            "outsiders", "SklearnGP", {"kernel": kernel, "ard": True, "restarts": 2, "noise": 1e-6}
+        )
+        for kernel in ("RBF", "Matern52")
+    },
+    **{f"smt-{trend}": Entry("smt_kriging", "SmtKriging", {"trend": trend}) for trend in ("constant", "quadratic")},
+    **{
+        f"smt-{trend}-noise": Entry("smt_kriging", "SmtKriging", {"trend": trend, "noise": True})
+        for trend in ("constant", "quadratic")
+    },
+    "polynomial-chaos": Entry("polynomial_chaos", "PolynomialChaos"),
     "gradient-boosting": Entry("outsiders", "GradientBoosting"),
     "gradient-boosting-noise": Entry("outsiders", "GradientBoosting", {"noise": "boosted"}),
     "random-forest": Entry("outsiders", "RandomForest"),

@@ -20,7 +20,7 @@ from kitt_lab.baselines.base import FittedMethod, check_size
 
 
 @dataclass(frozen=True, eq=False)
-class _Posterior:
+class BotorchPosterior:
     """Predictions of an observation by a SingleTaskGP, which scales inputs and target itself."""
 
     model: Any
@@ -47,4 +47,4 @@ class BotorchDefault:
             model = default_model(train.X, train.y, strict=True)
         except ModelFittingError as error:
             raise FitError(f"BoTorch cannot fit its default model to these data: {error}") from error
-        return FittedMethod(_Posterior(model), train.d, "RBF", 0.0, time.perf_counter() - started)
+        return FittedMethod(BotorchPosterior(model), train.d, "RBF", 0.0, time.perf_counter() - started)

@@ -13,7 +13,7 @@ from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF, WhiteKernel
+from sklearn.gaussian_process.kernels import RBF, Matern, WhiteKernel
 from sklearn.model_selection import KFold, cross_val_predict
 
 from kitt.errors import FitError, InvalidInputError
@@ -22,22 +22,35 @@ from kitt.table.dataset import Dataset
 from kitt.table.scaling import FloatArray, Standardiser
 from kitt_lab.baselines.base import FittedMethod, GaussianPredictive, standardised
 
+NOISE_BOUNDS = (1e-10, 1.0)  # of the search for a noise that may be almost none
+
 
 @dataclass(frozen=True)
 class SklearnGP:
     """`sklearn-gp`: GaussianProcessRegressor(1.0 * RBF() + WhiteKernel(), normalize_y=True), as its user guide has it.
 
     Its own default kernel, a fixed RBF without noise, is no regression model for data with noise. One lengthscale for
-    all columns, unless `ard`.
+    all columns, unless `ard`. `sklearn-rbf` and `sklearn-matern52` are for functions without noise too: their search for the
+    noise begins at a small `noise` and may end at almost none.
     """
 
     ard: bool = False
     restarts: int = 0
+    kernel: Literal["RBF", "Matern52"] = "RBF"
+    noise: float | None = None  # where the search for the variance of the noise begins; None: WhiteKernel's own
+
+    def __post_init__(self) -> None:
+        if self.kernel not in ("RBF", "Matern52"):
+            raise InvalidInputError(f"kernel must be RBF or Matern52, got '{self.kernel}'")
+        if self.noise is not None and not NOISE_BOUNDS[0] <= self.noise <= NOISE_BOUNDS[1]:
+            raise InvalidInputError(f"expected a noise from {NOISE_BOUNDS[0]} to {NOISE_BOUNDS[1]}, got {self.noise}")
 
     def fit(self, train: Dataset, random_state: int) -> FittedMethod:
         started = time.perf_counter()
         scaling, X, y = standardised(train)
-        kernel = 1.0 * RBF(np.ones(train.d) if self.ard else 1.0) + WhiteKernel()
+        scales = np.ones(train.d) if self.ard else 1.0
+        white = WhiteKernel() if self.noise is None else WhiteKernel(self.noise, NOISE_BOUNDS)
+        kernel = 1.0 * (RBF(scales) if self.kernel == "RBF" else Matern(scales, nu=2.5)) + white
         model = GaussianProcessRegressor(
             kernel, normalize_y=True, n_restarts_optimizer=self.restarts, random_state=random_state
         )
@@ -48,9 +61,13 @@ class SklearnGP:
         except np.linalg.LinAlgError as error:
             raise FitError(f"scikit-learn's GP cannot be fitted to these data: {error}") from error
 
+        floor = NOISE_FLOOR if self.noise is None else NOISE_BOUNDS[0]
+
         def moments(Z: FloatArray) -> tuple[FloatArray, FloatArray]:
-            mean, deviation = model.predict(Z, return_std=True)
-            return mean, np.maximum(deviation**2, NOISE_FLOOR)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # of variances below 0, which become the floor
+                mean, deviation = model.predict(Z, return_std=True)
+            return mean, np.maximum(deviation**2, floor)
 
         seconds = time.perf_counter() - started
         details = {"loss": -float(model.log_marginal_likelihood_value_) / train.n}

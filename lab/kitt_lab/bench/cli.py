@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from kitt_lab.bench import atlas_cli, tables_cli
+from kitt_lab.bench import atlas_cli, simulators_cli, tables_cli
 from kitt_lab.bench.arguments import (
     AsJson,
     Data,
@@ -52,6 +52,9 @@ DEFAULT_METHODS = "rbf-ard,rbf-ard-botorch,kitt"
 app.command("atlas")(atlas_cli.atlas)
 app.command("atlas-data")(atlas_cli.atlas_data)
 app.command("capture")(atlas_cli.capture)
+app.command("simulators")(simulators_cli.simulators)
+app.command("simulators-data")(simulators_cli.simulators_data)
+app.command("gpvspfn")(simulators_cli.gpvspfn)
 app.command("table")(tables_cli.table)
 app.command("figure")(tables_cli.figure)
 

@@ -6,7 +6,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from kitt.errors import InvalidInputError
 from kitt_lab import baselines
@@ -21,6 +21,13 @@ ORIGINAL: dict[str, dict[str, Any]] = {
         f"{name}@{m}": {"original": True} for m in ("paper", "default") for name in ("kitt-e-top1", "kitt-e", "kitt-ed")
     },
 }
+
+
+class Named(Protocol):
+    """What a cell is about: a table on disk, or a function that makes one."""
+
+    @property
+    def name(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,7 @@ def settings_of(texts: Iterable[str]) -> dict[str, Any]:
 
 def method_cells(
     bench: str,
-    tables: Iterable[Source],
+    tables: Iterable[Named],
     splits: Iterable[int],
     methods: Sequence[Spec],
     rule: str,

@@ -6,6 +6,8 @@ quantiles.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,6 +19,7 @@ from kitt_lab.bench.datasets import Split
 Scores = dict[str, float | int | None]
 LEVELS = (np.arange(49) + 0.5) / 49  # of the quantiles behind the CRPS
 COVERAGES = (0.5, 0.9, 0.95)  # of central intervals
+WIDEST = COVERAGES[-1]  # of the intervals that are scored
 
 
 def nlpd(log_density: FloatArray) -> float:
@@ -42,8 +45,14 @@ def coverage(y: FloatArray, low: FloatArray, high: FloatArray) -> float:
     return float(np.mean((y >= low) & (y <= high)))
 
 
+def interval_score(y: FloatArray, low: FloatArray, high: FloatArray, share: float) -> float:
+    """Mean width of central intervals that hold `share`, plus 2 / (1 - share) times the distance of values outside."""
+    outside = np.maximum(low - y, 0) + np.maximum(y - high, 0)
+    return float(np.mean(high - low + 2 / (1 - share) * outside))
+
+
 def distribution_scores(model: FittedMethod, X: FloatArray, y: FloatArray) -> dict[str, float]:
-    """NLPD, RMSE, MAE and CRPS, and the shares of rows inside central intervals, in the units of the table."""
+    """NLPD, RMSE, MAE and CRPS, and of central intervals the shares of rows inside and a score, in the table's units."""
     mean, density = model.predict(X)[0], model.log_density(X, y)
     ends = [level for share in COVERAGES for level in ((1 - share) / 2, (1 + share) / 2)]
     quantiles = model.quantiles(X, np.array([*LEVELS, *ends]))
@@ -54,7 +63,16 @@ def distribution_scores(model: FittedMethod, X: FloatArray, y: FloatArray) -> di
         f"coverage_{100 * share:.0f}": coverage(y, outer[:, 2 * i], outer[:, 2 * i + 1])
         for i, share in enumerate(COVERAGES)
     }
-    return {"nlpd": nlpd(density), "rmse": rmse(y, mean), "mae": mae(y, mean), "crps": crps(y, inner), **covered}
+    low, high = outer[:, 2 * COVERAGES.index(WIDEST)], outer[:, 2 * COVERAGES.index(WIDEST) + 1]
+    score = {f"interval_score_{100 * WIDEST:.0f}": interval_score(y, low, high, WIDEST)}
+    errors = {"nlpd": nlpd(density), "rmse": rmse(y, mean), "mae": mae(y, mean), "crps": crps(y, inner)}
+    return {**errors, **covered, **score}
+
+
+def relative_scores(found: Mapping[str, float], y: FloatArray) -> dict[str, float]:
+    """Of the scores of a distribution, the RMSE and the interval score over the standard deviation of the target."""
+    spread = float(np.std(y)) or 1.0
+    return {"rrmse": found["rmse"] / spread, "nis": found[f"interval_score_{100 * WIDEST:.0f}"] / spread}
 
 
 def scores(model: Predictive, split: Split) -> Scores:

@@ -12,7 +12,7 @@ from kitt_lab.bench.arguments import Against, Paper, Reference, Rule, Some
 from kitt_lab.bench.show import chosen, console, paper_folder, read_lines
 
 TABLES = """scores, differences, pairs, ranks, strategies, cpu, time, weights, targets, recovery, exhaustive, atlas,
-    capture, series or bo."""
+    capture, series, simulators, gpvspfn or bo."""
 
 
 def table(
@@ -32,8 +32,10 @@ def table(
     from kitt_lab.bench.bo import bo_grids
     from kitt_lab.bench.capture import capture_grids
     from kitt_lab.bench.comparisons import TIMED, comparison_grids
+    from kitt_lab.bench.gpvspfn import gpvspfn_grids
     from kitt_lab.bench.runner import mixed_commits
     from kitt_lab.bench.series import NAIVE, series_grid
+    from kitt_lab.bench.simulators import simulator_grids
 
     lines = read_lines(files, methods, rule)
     folder, others = paper_folder(paper), None if against is None else read_lines([against], reference or TIMED)
@@ -56,6 +58,8 @@ def table(
         "atlas": lambda: comparison_grids(lines, reference or TIMED, others),
         "capture": lambda: capture_grids(lines),
         "series": lambda: series_grid(lines, reference or NAIVE),
+        "simulators": lambda: simulator_grids(lines, reference),
+        "gpvspfn": lambda: gpvspfn_grids(lines),
         "bo": lambda: bo_grids(lines),
     }
     found = chosen(grids, kind, "table")()
