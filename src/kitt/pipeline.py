@@ -57,7 +57,7 @@ def suggest(
         Called with a description of the current step and the share of all work that is done.
     **options
         The fields of `kitt.fitting.options.Options`: among them `effort` ("quick", "normal" or "thorough"), `deadline`
-        (seconds for the whole call), `model` (the checkpoint), `ranking`, `weights` and `random_state`.
+        (seconds for the whole call), `network` (its checkpoint), `ranking`, `weights` and `random_state`.
 
     Returns
     -------

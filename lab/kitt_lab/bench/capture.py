@@ -96,7 +96,7 @@ def judge_captions(
     table: Source, number: int, rows: int, options: Mapping[str, Any], seed: int, model: str, k: int
 ) -> dict[str, Any]:
     train, test = split(table, rows, number)
-    said = [c.expression for c in caption(train.X, train.y, k, model=model)]
+    said = [c.expression for c in caption(train.X, train.y, k, network=model)]
     return {**judged(train, test, said, options, seed), "captions": list(map(str, said))}
 
 

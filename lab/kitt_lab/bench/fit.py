@@ -52,7 +52,7 @@ def fit_cells(
     cells = []
     for table in tables:
         train = split(table.load(), "paper", number).train
-        said = [str(c.expression) for c in caption(train.X, train.y, k, model=model).ranked]
+        said = [str(c.expression) for c in caption(train.X, train.y, k, network=model).ranked]
         for rival, expressions in (("gpytorch", said), ("sklearn", ["RBF"])):
             shared: dict[str, Any] = {"rival": rival, "expressions": expressions}
             shared |= {"starts": starts, "coarse": coarse, "limit": limit}

@@ -117,7 +117,7 @@ def caption(
     y: FloatArray,
     k: int = 3,
     *,
-    model: str | PathLike[str] | LoadedModel = "default",
+    network: str | PathLike[str] | LoadedModel = "default",
     head: str = "decoder",
     search: str = "beam",
     ranking: str = "expected-loss",
@@ -136,7 +136,7 @@ def caption(
         The target in raw units, which must vary.
     k : int
         How many captions to return.
-    model : str, path or LoadedModel
+    network : str, path or LoadedModel
         The checkpoint of the network: a bundled name, "default" or "paper", or a file.
     head : {"decoder", "classifier"}
         The decoder predicts sums of up to three words, the classifier single words.
@@ -174,7 +174,7 @@ def caption(
         raise refusal(f"at least {MIN_ROWS} rows", str(len(X)), "add rows")
     if check and y.min() == y.max():
         raise refusal("a target that varies", f"{y[0]} in every row", "give another y")
-    loaded = model if isinstance(model, LoadedModel) else load(os.fspath(model))
+    loaded = network if isinstance(network, LoadedModel) else load(os.fspath(network))
     generator = torch.Generator().manual_seed(checked_seed(random_state))
     with torch.inference_mode(), threads_for(READINGS[reading].max_rows):
         view = encode_table(loaded, X, y, random_state, READINGS[reading])

@@ -26,7 +26,7 @@ _CHECKS = 3.0  # longest time of the checks on left-out rows, relative to the ti
 
 Target = Annotated[str | None, typer.Option("--target", "-t", help="Column to predict; without it, the last.")]
 K = Annotated[int, typer.Option("-k", help="Number of kernels that the network proposes.", min=1)]
-Network = Annotated[str, typer.Option("--model", help="Trained network: a bundled one (see `kitt model`) or a file.")]
+Network = Annotated[str, typer.Option("--network", help="Trained network: a bundled one (see `kitt model`) or a file.")]
 Ranking = Annotated[
     str, typer.Option(help="Rank kernels by expected-loss (learned from real tables) or by probability.")
 ]
@@ -77,7 +77,7 @@ class FitOptions:
     weights: Weights = "stacking"
     effort: Effort = "normal"
     deadline: Deadline = None
-    model: Network = "default"
+    network: Network = "default"
     ranking: Ranking = "expected-loss"
     drop_missing: DropMissing = False
     exclude: Exclude = None
@@ -90,7 +90,7 @@ class FitOptions:
         from kitt.table.dataset import Dataset
 
         began = time.monotonic()
-        chosen = {name: getattr(self, name) for name in ("k", "weights", "effort", "model", "ranking", "deadline")}
+        chosen = {name: getattr(self, name) for name in ("k", "weights", "effort", "network", "ranking", "deadline")}
         options = Options.of(**chosen, random_state=self.seed)  # reports a wrong option before anything is read
         check_writable(out, self.table)
         dataset = Dataset.read(self.table, self.target, self.drop_missing, self.exclude or ())
