@@ -1,9 +1,7 @@
-"""How a kernel is fitted, declared once, and the time it may take."""
+"""How a kernel is fitted, declared once."""
 
 from __future__ import annotations
 
-import math
-import time
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -77,7 +75,6 @@ class FitConfig:
     direct_rows: int = 600  # up to this many rows there is no search on `coarse_rows`: `kitt bench atlas`
     max_iterations: int = 200  # UCI tables
     tolerance: float = 0.1  # nats; stop when `patience` iterations together gain less: `kitt bench atlas`
-    deadline: float | None = None  # seconds for each fit
     exact_rows: int = 3000  # above, hyperparameters come from a subset and the posterior is sparse: UCI tables
     subset_rows: int = 1200  # rows of that subset: UCI tables
     inducing: int = 600  # inducing points of that posterior: UCI tables
@@ -95,7 +92,7 @@ class FitConfig:
     coarse_tolerance: float = 10.0  # tolerance on some of the rows, in units of `tolerance`; set by hand
     batch_tolerance: float = 20.0  # the same of the steps on `scored_rows`; set by hand
     min_distance: float = 0.2  # in some unconstrained parameter, between starts that go on; set by hand
-    search_share: float = 0.5  # share of the deadline that the coarse search may take; set by hand
+    search_share: float = 0.5  # share of the time that the coarse search may take; set by hand
     guesses: StartsConfig = field(default_factory=StartsConfig)
     # The Hessian that BFGS starts from.
     fisher_rows: int = 64  # rows from which it is estimated: `kitt bench fit`
@@ -113,12 +110,12 @@ class FitConfig:
         ):
             if value not in allowed:
                 raise InvalidInputError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
-        free = ("objective", "prior", "method", "draws", "deadline", "batch_steps", "guesses")
+        free = ("objective", "prior", "method", "draws", "batch_steps", "guesses")
         for name in (f.name for f in fields(self) if f.name not in free):
             if not getattr(self, name) > 0:
                 raise InvalidInputError(f"{name} must be positive, got {getattr(self, name)}")
-        if self.draws < 0 or (self.deadline is not None and not self.deadline > 0):
-            raise InvalidInputError("draws must not be negative, and a deadline must be a positive number of seconds")
+        if self.draws < 0:
+            raise InvalidInputError(f"draws must not be negative, got {self.draws}")
 
     @classmethod
     def of(cls, config: FitConfig | None, options: dict[str, Any]) -> FitConfig:
@@ -130,29 +127,3 @@ class FitConfig:
     def coarse_rows_of(self, rows: int) -> int:
         """The number of rows of the coarse search of a table with this many."""
         return max(self.coarse_rows, min(self.max_coarse_rows, round(self.coarse_share * rows)))
-
-
-class DeadlineError(Exception):
-    """Raised when a budget is spent."""
-
-
-@dataclass
-class Budget:
-    """The time at which to stop, as `time.monotonic` counts it, and the number of likelihoods evaluated so far."""
-
-    end: float = math.inf
-    evaluations: int = 0
-
-    @classmethod
-    def until(cls, end: float) -> Budget:
-        """A budget that ends at a given time of `time.time`."""
-        return cls(time.monotonic() + end - time.time())
-
-    def spend(self) -> None:
-        if self.spent:
-            raise DeadlineError
-        self.evaluations += 1
-
-    @property
-    def spent(self) -> bool:
-        return time.monotonic() > self.end

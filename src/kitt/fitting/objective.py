@@ -7,8 +7,9 @@ import math
 import torch
 from torch import Tensor
 
+from kitt.clock import Clock
 from kitt.errors import FitError
-from kitt.fitting.config import Budget, FitConfig
+from kitt.fitting.config import FitConfig
 from kitt.fitting.starts import FlatPrior
 from kitt.kernels.exact import Likelihood, cholesky, fisher_information
 from kitt.kernels.grammar import Expression
@@ -88,12 +89,12 @@ class Objective:
             volume = 0.5 * (len(theta) * math.log(2 * math.pi) - float(torch.logdet(information)))
         return likelihood * rows / len(self.table.y) + log_prior + volume
 
-    def scores(self, thetas: Tensor, budget: Budget) -> Tensor:
+    def scores(self, thetas: Tensor, clock: Clock) -> Tensor:
         """Values (S,) of many starts; minus infinity where the likelihood cannot be computed."""
         scores: list[Tensor] = []
         size = max(2, min(_BATCH, _ENTRIES // len(self.table.y) ** 2))  # a batch of one rounds differently
         for part in thetas.tensor_split(max(1, len(thetas) // size)):
-            if budget.spent and scores:  # the first batch, of guesses, is always scored
+            if clock.is_over and scores:  # the first batch, of guesses, is always scored
                 part = part[:0]
             scores.append(self._likelihoods(part))
         value = torch.cat(scores)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import os
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
@@ -78,19 +76,3 @@ class Options:
         chosen = {name: getattr(self, name) for name in ("network", "head", "search", "ranking", "random_state")}
         usual = "careful" if fit and self.effort != "quick" else "quick"
         return {**chosen, "reading": self.reading or usual}
-
-
-@dataclass(frozen=True)
-class Deadline:
-    """When the fits must end, and when the whole call must end, as `time.monotonic` counts."""
-
-    of_fits: float = math.inf
-    of_all: float = math.inf
-
-    @classmethod
-    def of(cls, options: Options, rows: int) -> Deadline:
-        """The deadline from now on; for a large table, a good part is reserved for conditioning on all rows."""
-        if options.deadline is None:
-            return cls()
-        now, share = time.monotonic(), 0.55 if rows > options.fit_config.exact_rows else 0.9
-        return cls(now + share * options.deadline, now + options.deadline)
