@@ -15,7 +15,7 @@ from kitt.network.checkpoint import Checkpoint, LoadedModel
 from kitt.network.network import PaperConfig, StemConfig, build
 from kitt.network.ranking import RANKINGS, rank, ranked
 from kitt.network.search import SEARCHES, merge_orders
-from kitt.network.subsets import READINGS, subsets
+from kitt.network.subsets import MIN_ROWS, READINGS, subsets
 from kitt_lab.simulate import DEFAULT_DATA, simulate
 
 SMALL = {"decoder_width": 16, "decoder_heads": 2, "decoder_blocks": 2, "width": 16, "heads": 2, "blocks": 1}
@@ -95,8 +95,8 @@ def test_large_tables_cost_what_small_ones_do(reading):
     config = READINGS[reading]
     for d in (1, 8, 20, 200):
         rows = config.rows(d)
-        assert config.min_rows <= rows <= config.max_rows
-        assert rows == config.min_rows or rows**2 * (d + 6) <= config.work
+        assert MIN_ROWS <= rows <= config.max_rows
+        assert rows == MIN_ROWS or rows**2 * (d + 6) <= config.work
     X, y = table(2000)
     chosen = subsets(X, y, 0, config)
     assert len(chosen) == config.subsets

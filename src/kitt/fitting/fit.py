@@ -32,6 +32,7 @@ from kitt.table.dataset import Dataset, as_dataset
 from kitt.table.table import Table
 
 RandomState = int | torch.Generator | None
+_SEARCH_SHARE = 0.5  # share of the time that the coarse search may take; set by hand
 _SPREAD_ROWS = 500  # on which the variance of each word is measured
 
 UNFIT = (KittError, RuntimeError, ArithmeticError, np.linalg.LinAlgError)  # what a table can do to a fit
@@ -223,7 +224,7 @@ def _solve(objective: Objective, coarse: CoarseSolutions, start: Tensor | None, 
         return coarse.solutions(words, clock)[0]
     if start is None:
         is_small = len(objective.table.y) <= config.direct_rows and config.trials == 1
-        search = clock.share(config.search_share)
+        search = clock.share(_SEARCH_SHARE)
         start = coarse.start(words, search) if is_small else coarse.solutions(words, search)[0].theta
     return coarse.refine(objective, start, clock)
 

@@ -17,6 +17,9 @@ from kitt.kernels.kernel import Kernel
 from kitt.kernels.priors import Parameter, preset
 from kitt.table.table import Table
 
+DENSE_PARAMETERS = 500  # with more parameters, L-BFGS-B is used instead of BFGS; set by hand
+_FISHER_ROWS = 64  # rows from which the Hessian that BFGS starts from is estimated: `kitt bench fit`
+_MIN_CURVATURE = 0.1  # smallest curvature of any parameter: `kitt bench fit`
 _BATCH = 64  # about the largest number of likelihoods that are computed in one batch, and
 _ENTRIES = 2**18  # of the entries of their covariances: 2 MB, which allocators keep and caches hold
 
@@ -61,10 +64,10 @@ class Objective:
         With very many parameters it is that in the prior alone.
         """
         X = self.table.X
-        information = torch.diag(self.prior.score_and_curvature(theta)[1].clamp_min(0) + self.config.min_curvature)
-        if len(theta) > self.config.dense_parameters:
+        information = torch.diag(self.prior.score_and_curvature(theta)[1].clamp_min(0) + _MIN_CURVATURE)
+        if len(theta) > DENSE_PARAMETERS:
             return information
-        some = X[torch.linspace(0, len(X) - 1, min(len(X), self.config.fisher_rows)).long()]
+        some = X[torch.linspace(0, len(X) - 1, min(len(X), _FISHER_ROWS)).long()]
         return information + fisher_information(self.kernel, theta, some) * (rows / len(some))
 
     def inverse_curvature(self, theta: Tensor) -> Tensor:
@@ -82,7 +85,7 @@ class Objective:
         """
         log_prior = float(self.prior.log_density(theta))
         likelihood = value - log_prior if self.uses_prior else value
-        if len(theta) > self.config.dense_parameters:
+        if len(theta) > DENSE_PARAMETERS:
             volume = -0.5 * len(theta) * math.log(rows)
         else:
             information = self.information(theta, rows)

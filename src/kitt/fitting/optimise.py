@@ -22,8 +22,8 @@ from kitt.clock import Clock
 from kitt.errors import FitError
 from kitt.fitting.ascent import ascend
 from kitt.fitting.config import FitConfig
-from kitt.fitting.objective import Objective
-from kitt.fitting.starts import Profile, extended, first, rough_columns, roughened, shortened
+from kitt.fitting.objective import DENSE_PARAMETERS, Objective
+from kitt.fitting.starts import SHORTEST_LENGTHSCALE, Profile, extended, first, rough_columns, roughened, shortened
 from kitt.kernels.exact import LeaveOneOut, Posterior, leave_one_out
 from kitt.kernels.grammar import Expression, Word, parse
 from kitt.kernels.kernel import Kernel
@@ -33,6 +33,16 @@ from kitt.threads import threads_for
 _LINE_SEARCH_FAILED = 2  # scipy's status, after which the optimiser is restarted from the best point
 _FAR_WORSE = 1e3  # nats below the worst point so far, where there is no likelihood
 _REFERENCE = parse("Matern52")
+_SCORED_ROWS = 100  # rows on which all draws and guesses are compared; set by hand
+_FIRST_STEPS = 5  # optimiser steps, on those rows, of the Matern52 that gives other starts; set by hand
+_COARSE_ITERATIONS = 30  # of the best start on some of the rows, its first iterations included; set by hand
+_STEEP_GRADIENT = 1.0  # with a larger entry of the gradient, twice as many iterations without gain; set by hand
+_COARSE_TOLERANCE = 10.0  # tolerance on some of the rows, in units of `FitConfig.tolerance`; set by hand
+_BATCH_TOLERANCE = 20.0  # the same of the steps on the scored rows; set by hand
+_MIN_DISTANCE = 0.2  # in some unconstrained parameter, between starts that go on; set by hand
+_MEMORY = 30  # steps that L-BFGS-B remembers; set by hand
+_GRADIENT_TOLERANCE = 1e-3  # largest entry of a gradient that counts as zero; set by hand
+_RUNS = 2  # of the optimiser at most, if its line search fails; set by hand
 
 
 @dataclass(frozen=True)
@@ -79,7 +89,7 @@ class _Ascent:
         """Stop after a few iterations with little gain, or after twice as many where the gradient is still large."""
         self.trail.append(float(intermediate_result.fun))
         c = self.objective.config
-        patience = c.patience if self.best.gradient.abs().max() < c.steep_gradient else 2 * c.patience
+        patience = c.patience if self.best.gradient.abs().max() < _STEEP_GRADIENT else 2 * c.patience
         if len(self.trail) > patience and self.trail[-1 - patience] - self.trail[-1] < self.tolerance:
             raise StopIteration
 
@@ -94,20 +104,19 @@ def maximise(
     """
     from scipy.optimize import minimize  # this import takes a third of a second, and captions do not need it
 
-    c = objective.config
     ascent = _Ascent(objective, start, tolerance, clock)
     if clock.is_over:
         return ascent.best
-    options: dict[str, Any] = {"maxiter": iterations, "gtol": c.gradient_tolerance}
+    options: dict[str, Any] = {"maxiter": iterations, "gtol": _GRADIENT_TOLERANCE}
     setting: dict[str, Any] = {"method": "BFGS", "options": options}
-    if len(start) > c.dense_parameters:
+    if len(start) > DENSE_PARAMETERS:
         method = "l-bfgs"
     if method == "l-bfgs":
         bounds = list(zip(objective.low.tolist(), objective.high.tolist(), strict=True))
-        setting = {"method": "L-BFGS-B", "bounds": bounds, "options": options | {"ftol": 0.0, "maxcor": c.memory}}
+        setting = {"method": "L-BFGS-B", "bounds": bounds, "options": options | {"ftol": 0.0, "maxcor": _MEMORY}}
     try:
         with threads_for(len(objective.table.y)):
-            for _ in range(c.runs):
+            for _ in range(_RUNS):
                 x = ascent.best.theta
                 if method == "bfgs":
                     options["hess_inv0"] = objective.inverse_curvature(x).numpy()
@@ -132,7 +141,7 @@ class CoarseSolutions:
         generator = self.generator("rows")
         self.table = table.rows(config.coarse_rows_of(len(table.y)), generator)
         self.is_all = len(self.table.y) == len(table.y)
-        self.few = self.table.rows(config.scored_rows, generator)
+        self.few = self.table.rows(_SCORED_ROWS, generator)
         self.found: dict[Expression, list[Solution]] = {}
         self._unfinished: set[Expression | None] = set()  # those, or None for the profile, that a deadline ended early
         self._profile: Profile | None = None
@@ -160,16 +169,16 @@ class CoarseSolutions:
 
     @property
     def _coarse_tolerance(self) -> float:
-        return self.config.coarse_tolerance * self.config.tolerance
+        return _COARSE_TOLERANCE * self.config.tolerance
 
     def _middle(self, objective: Objective) -> Tensor:
         """The prior's median, (1, P)."""
-        return objective.clamp(objective.prior.middle(self.config.guesses.cauchy_middle).unsqueeze(0))
+        return objective.clamp(objective.prior.middle().unsqueeze(0))
 
     def _fitted_profile(self, clock: Clock) -> Profile:
         X, y, word, kernel = self.table.X, self.table.y, _REFERENCE.words[0], Kernel(_REFERENCE, self.table.X.shape[1])
         crude = Profile.of(X, y, self.table.shortest, self.generator("profile"), self.config.guesses)
-        steps = self.config.first_steps
+        steps = _FIRST_STEPS
         theta = self._climb(_REFERENCE, first(word, crude), clock, self.few, steps)[0]
         smooth, sharper = crude.refined(kernel.unflatten(theta)), []
         if crude.is_dense:
@@ -179,16 +188,15 @@ class CoarseSolutions:
             columns = rough_columns(X, residual, self.config.guesses)
             if not clock.is_over and (families := roughened(word, smooth, columns)):
                 sharper.append(self._best_of(families, clock))
-        shortest = self.config.guesses.shortest_lengthscale
-        return replace(smooth, sharper=tuple(crude.refined(kernel.unflatten(theta), shortest) for theta in sharper))
+        return replace(smooth, sharper=tuple(crude.refined(kernel.unflatten(t), SHORTEST_LENGTHSCALE) for t in sharper))
 
     def _best_of(self, families: list[Tensor], clock: Clock) -> Tensor:
         """The best solution for the reference kernel on these rows, from the best start of each family."""
-        objective, c, found = Objective(_REFERENCE, self.table, self.guide), self.config, []
+        objective, solutions = Objective(_REFERENCE, self.table, self.guide), []
         for starts in map(objective.clamp, families):
             best = starts[objective.scores(starts, clock).argmax()]
-            found.append(self._maximise(objective, best, c.coarse_iterations, self._coarse_tolerance, clock))
-        return max(found, key=lambda solution: solution.value).theta
+            solutions.append(self._maximise(objective, best, _COARSE_ITERATIONS, self._coarse_tolerance, clock))
+        return max(solutions, key=lambda solution: solution.value).theta
 
     def _maximise(self, objective: Objective, start: Tensor, *how: Any) -> Solution:
         solution = maximise(objective, start, *how)
@@ -219,7 +227,7 @@ class CoarseSolutions:
         objective = Objective(expression, self.table, c if self.is_all else self.guide)
         points = self._points(objective, expression.words, clock)
         coarse = self._coarse_tolerance
-        last = (c.max_iterations, c.tolerance) if self.is_all else (c.coarse_iterations, coarse)
+        last = (c.max_iterations, c.tolerance) if self.is_all else (_COARSE_ITERATIONS, coarse)
         method = c.method if self.is_all else "bfgs"
         first_steps = last if c.trials == 1 else (c.trial_iterations, coarse)
         tried = []
@@ -280,30 +288,29 @@ class CoarseSolutions:
         starts = objective.clamp(starts)
         ranked = starts[objective.scores(starts, clock).argsort(descending=True, stable=True)]
         c = self.config
-        chosen = _distinct(objective.kernel, ranked, c.starts, c.min_distance)
+        chosen = _distinct(objective.kernel, ranked, c.starts)
         if clock.is_over or not steps:
             return chosen
-        tolerance, box = c.batch_tolerance * c.tolerance, (objective.low, objective.high)
+        tolerance, box = _BATCH_TOLERANCE * c.tolerance, (objective.low, objective.high)
         H = torch.stack([objective.inverse_curvature(theta) for theta in chosen])
-        limits = c.batch_patience, c.longest_step
-        points, values = ascend(evaluate, box, chosen, H, steps, tolerance, lambda: clock.is_over, *limits)
+        points, values = ascend(evaluate, box, chosen, H, steps, tolerance, lambda: clock.is_over)
         return torch.cat([points[values.argsort(descending=True, stable=True)], chosen])
 
     def _promising(self, objective: Objective, points: Tensor, clock: Clock) -> Tensor:
         """The best few points and the prior's median, because a hundred rows can mislead and other libraries start there."""
         ranked = points[objective.scores(points, clock).argsort(descending=True, stable=True)]
         if self.config.trials < 3:
-            return _distinct(objective.kernel, ranked, self.config.trials, self.config.min_distance)
-        chosen = _distinct(objective.kernel, ranked, self.config.trials - 1, self.config.min_distance)
+            return _distinct(objective.kernel, ranked, self.config.trials)
+        chosen = _distinct(objective.kernel, ranked, self.config.trials - 1)
         return torch.cat([chosen, self._middle(objective)])
 
 
-def _distinct(kernel: Kernel, ranked: Tensor, count: int, distance: float = FitConfig.min_distance) -> Tensor:
-    """The first `count` points that differ by this distance in more than variances and noise."""
+def _distinct(kernel: Kernel, ranked: Tensor, count: int) -> Tensor:
+    """The first `count` points that differ enough in more than variances and noise."""
     shape = [i for s in kernel.slots if s.factor is not None for i in range(s.start, s.slice.stop)] or [0]
     chosen: list[Tensor] = []
     for theta in ranked:
-        if all((theta - other)[shape].abs().max() > distance for other in chosen):
+        if all((theta - other)[shape].abs().max() > _MIN_DISTANCE for other in chosen):
             chosen.append(theta)
         if len(chosen) == count:
             break
