@@ -100,17 +100,12 @@ def suggest_dataset(
 
     With `captions` given, the network is not used: only words of these captions are added to each other.
     """
-    report, clock, times = (
-        progress or _silent,
-        clock or Clock.unlimited().at_most(options.deadline),
-        [time.perf_counter()],
-    )
-    dataset, asks = without_copies(dataset), captions is None
+    clock = clock or Clock.unlimited().at_most(options.deadline)
+    report, times, asks = progress or _silent, [time.perf_counter()], captions is None
+    dataset = without_copies(dataset)
     if captions is None:
         report("captioning", 0.0)
-        captions = caption(
-            dataset.X, dataset.y, options.k, **options.of_captions(fit)
-        )  # paper, Inference, steps 1 to 4
+        captions = caption(dataset.X, dataset.y, options.k, **options.of_captions(fit))  # steps 1 to 4
     times.append(time.perf_counter())
     if not fit:
         notes = (*dataset.notes, *cautions(dataset, captions))
