@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from kitt.clock import Clock
 from kitt.fitting.ascent import ascend
-from kitt.fitting.config import Budget, FitConfig
+from kitt.fitting.config import FitConfig
 from kitt.fitting.fit import UNFIT
 from kitt.fitting.objective import Objective
 from kitt.fitting.optimise import _distinct
@@ -82,7 +83,7 @@ class QuickFitter:
     def _climb(self, expression: Expression, starts: Tensor, effort: Effort) -> tuple[Tensor, float]:
         objective = Objective(expression, self.table, self.config)
         starts = objective.clamp(starts)
-        ranked = starts[objective.scores(starts, Budget()).argsort(descending=True, stable=True)]
+        ranked = starts[objective.scores(starts, Clock.unlimited()).argsort(descending=True, stable=True)]
         chosen = _distinct(objective.kernel, ranked, effort.starts)
         H = torch.stack([objective.inverse_curvature(theta) for theta in chosen])
         box = (objective.low, objective.high)

@@ -7,8 +7,18 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
-from kitt.fitting.fits import Propose, fit_candidates, rows_to_fit
-from kitt.fitting.options import Deadline, Options, Progress
+from kitt.clock import Clock
+from kitt.fitting.fits import (
+    Fitters,
+    choose,
+    fit_each,
+    residual,
+    rows_to_fit,
+    verify,
+    verify_longer,
+    with_left_out_folds,
+)
+from kitt.fitting.options import Options, Progress
 from kitt.kernels.grammar import WORDS, Expression
 from kitt.model.document import Model
 from kitt.model.suggestion import Suggestion, cautions
@@ -21,6 +31,8 @@ from kitt.table.dataset import Dataset, as_dataset
 from kitt.table.table import Table
 
 KINDS = 4  # kinds of words of which the most probable is proposed for a residual: energy and kin8nm of `kitt bench uci`
+FITS = 0.9  # share of the time that is left after captioning, in which kernels are fitted; set by hand
+FITS_OF_SOME = 0.55  # the share where kernels are fitted to a subset: a good part is for conditioning on all rows
 
 
 def suggest(
@@ -57,7 +69,7 @@ def suggest(
         Called with a description of the current step and the share of all work that is done.
     **options
         The fields of `kitt.fitting.options.Options`: among them `effort` ("quick", "normal" or "thorough"), `deadline`
-        (seconds for the whole call), `model` (the checkpoint), `ranking`, `weights` and `random_state`.
+        (seconds for the whole call), `network` (its checkpoint), `ranking`, `weights` and `random_state`.
 
     Returns
     -------
@@ -81,46 +93,51 @@ def suggest_dataset(
     *,
     fit: bool = True,
     progress: Progress | None = None,
+    clock: Clock | None = None,
     captions: Captions | None = None,
 ) -> Suggestion:
-    """The same for a Dataset and `Options`. With `captions` given, the network is not used: only words of
-    these captions are added to each other."""
-    report, times = progress or (lambda what, share: None), [time.perf_counter()]
-    deadline = Deadline.of(options, dataset.n)
+    """What `suggest` does, for a Dataset and `Options`. The clock is by default one of `options.deadline` that begins now.
+
+    With `captions` given, the network is not used: only words of these captions are added to each other.
+    """
+    clock = clock or Clock.unlimited().at_most(options.deadline)
+    report, times, asks = progress or _silent, [time.perf_counter()], captions is None
     dataset = without_copies(dataset)
-    report("captioning", 0.0)
-    propose = _proposals(options) if captions is None else (lambda table: [])
     if captions is None:
-        asked = options.of_captions(fit)
-        captions = caption(dataset.X, dataset.y, options.k, **asked)  # paper, Inference, steps 1 to 4
+        report("captioning", 0.0)
+        captions = caption(dataset.X, dataset.y, options.k, **options.of_captions(fit))  # steps 1 to 4
     times.append(time.perf_counter())
-    notes = (*dataset.notes, *cautions(dataset, captions))
     if not fit:
+        notes = (*dataset.notes, *cautions(dataset, captions))
         return Suggestion(dataset, options, captions, warnings=notes, seconds=_seconds(times))
+
     table = Table.of(dataset)  # standardised here, once, for all fits
     some = rows_to_fit(table, options)  # a subset of a large table, which exact GPs can handle
-    fits = fit_candidates(some, captions.ranked, options, report, propose, deadline.of_fits)  # step 5
+    fitters = Fitters(some, options, clock.share(FITS if some is table else FITS_OF_SOME))
+    verified = verify(fitters, captions.ranked, report)
+    while (left := residual(fitters, verified)) is not None:
+        report(f"asking the network what {verified.best} leaves", 0.2)
+        verified = verify_longer(fitters, verified, words_for(left, options) if asks else ())
+    fits = fit_each(fitters, choose(fitters, captions.ranked, verified), report)  # step 5
+    gps = with_left_out_folds(fitters, fits.gps)
     times.append(time.perf_counter())
-    mixture = average(fits.models, options.weights, captions)  # step 6
-    mixture = on_all_rows(mixture, table, options, deadline.of_all)
+
+    mixture = average(gps, options.weights, captions)  # step 6
+    model = Model.of(on_all_rows(mixture, table, options, clock), dataset, fits.is_plain)
     times.append(time.perf_counter())
-    model = Model.of(mixture, dataset, fits.is_plain)
-    return Suggestion(dataset, options, captions, model, tuple(fits.failures), notes, _seconds(times))
+    notes = (*dataset.notes, *cautions(dataset, captions))
+    return Suggestion(dataset, options, captions, model, fits.failures, notes, _seconds(times))
 
 
-def _proposals(options: Options) -> Propose:
-    """A function that names words for another table, such as the residual of a kernel: the most probable of different kinds,
-    and the captions with the same options."""
+def words_for(residual: Table, options: Options) -> list[Expression]:
+    """What the network names in a residual: the most probable words of different kinds, and captions; it may be constant."""
+    said = caption(residual.X.numpy(), residual.y.numpy(), options.k, check=False, **options.of_captions(fit=True))
+    words = [(Expression((word,)), p) for word, p in zip(WORDS, said.words, strict=True) if not word.is_noise]
+    return [*(kind.expressions[0] for kind in alike(words)[:KINDS]), *(c.expression for c in said)]
 
-    def propose(table: Table) -> list[Expression]:
-        asked = options.of_captions(fit=True)
-        captions = caption(
-            table.X.numpy(), table.y.numpy(), options.k, check=False, **asked
-        )  # residuals may be constant
-        words = [(Expression((word,)), p) for word, p in zip(WORDS, captions.words, strict=True) if not word.is_noise]
-        return [*(kind.expressions[0] for kind in alike(words)[:KINDS]), *(c.expression for c in captions)]
 
-    return propose
+def _silent(what: str, share: float) -> None:
+    """Report no progress."""
 
 
 def _seconds(times: list[float]) -> dict[str, float]:

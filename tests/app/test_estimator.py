@@ -66,7 +66,7 @@ def test_a_report_of_a_regressor_but_not_of_its_model(regressor: KITTRegressor, 
 
 def test_the_network_is_named_or_a_path() -> None:
     path = Path(str(files("kitt.network") / "weights" / "default.safetensors"))
-    ours, theirs = (KITTRegressor(**FAST, model=model).fit(*table()) for model in (path, "default"))
+    ours, theirs = (KITTRegressor(**FAST, network=network).fit(*table()) for network in (path, "default"))
     np.testing.assert_array_equal(ours.weights_, theirs.weights_)
     json.dumps(ours.suggestion_.to_dict())
 
@@ -164,7 +164,7 @@ def test_errors_in_words() -> None:
     with pytest.raises(InvalidInputError, match="varies"):
         KITTRegressor(**FAST).fit(X, np.ones(40))
     with pytest.raises(CheckpointError, match="no checkpoint 'nonesuch'"):
-        KITTRegressor(**{**FAST, "model": "nonesuch"}).fit(X, y)
+        KITTRegressor(**{**FAST, "network": "nonesuch"}).fit(X, y)
 
 
 def test_explain_takes_a_regressor_and_says_what_else_it_takes(regressor: KITTRegressor) -> None:

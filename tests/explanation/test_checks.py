@@ -12,6 +12,7 @@ import torch
 from explain_work import QUICK, fit, months
 
 import kitt
+from kitt.clock import Clock
 from kitt.explanation import checks, claims
 from kitt.explanation.checks import LeftOut, held_out, opposite, random_folds, table_of
 from kitt.explanation.claims import signal
@@ -254,7 +255,7 @@ def test_checks_of_periods_end_in_time() -> None:
     model = fit("Periodic", {"t": X[:, 0], "z": X[:, 1]}, np.sin(X[:, 0]) + 0.1 * rng.normal(size=120))
     checker, s = checks.Checker(model), model.fitted_kernel.standardiser
     groups = [("t", [0]), ("z", [1])]
-    assert not list(claims._repetitions(model, (), checker, groups, s, end=-1.0))
+    assert not list(claims._repetitions(model, (), checker, groups, s, Clock(0.0)))
 
 
 def test_a_few_far_rows_are_blamed_for_a_signal_that_they_hide() -> None:

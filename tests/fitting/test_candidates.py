@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kitt.clock import Clock
 from kitt.errors import FitError, InvalidInputError, KittError
 from kitt.fitting.candidates import (
     EFFORTS,
@@ -20,7 +21,17 @@ from kitt.fitting.candidates import (
     with_changing_noise,
 )
 from kitt.fitting.fit import Fitter
-from kitt.fitting.fits import Fits, _Fitters, _leave_out_folds, fit_candidates
+from kitt.fitting.fits import (
+    Fits,
+    Fitters,
+    Verified,
+    choose,
+    fit_each,
+    residual,
+    verify,
+    verify_longer,
+    with_left_out_folds,
+)
 from kitt.fitting.objective import Objective
 from kitt.fitting.options import Options
 from kitt.kernels.grammar import WORDS, Expression, parse
@@ -127,6 +138,8 @@ def test_longer_takes_words_in_the_order_of_the_network() -> None:
 
 # The fits
 
+UNLIMITED = Clock.unlimited()
+
 
 def table(n: int = 60, seed: int = 0) -> Table:
     rng = np.random.default_rng(seed)
@@ -135,23 +148,37 @@ def table(n: int = 60, seed: int = 0) -> Table:
 
 
 def fits(data: Table, said: list[str], answer: str = "White", progress=lambda *_: None, **options) -> Fits:
-    """With a network that says `answer` to every further question."""
-    settings = Options(**{"fit_options": QUICK, **options})
-    return fit_candidates(
-        data, [Caption(parse(text), 0.1) for text in said], settings, progress, lambda _: [parse(answer)]
-    )
+    """What is fitted with a network that says `answer` to every further question."""
+    return verified_and_fitted(data, said, answer, progress, **options)[1]
+
+
+def verified_and_fitted(
+    data: Table,
+    said: list[str],
+    answer: str = "White",
+    progress=lambda *_: None,
+    clock: Clock = UNLIMITED,
+    **options,
+) -> tuple[Verified, Fits]:
+    captions = [Caption(parse(text), 0.1) for text in said]
+    fitters = Fitters(data, Options(**{"fit_options": QUICK, **options}), clock)
+    verified = verify(fitters, captions, progress)
+    while residual(fitters, verified) is not None:
+        verified = verify_longer(fitters, verified, [parse(answer)])
+    fitted = fit_each(fitters, choose(fitters, captions, verified), progress)
+    return verified, replace(fitted, gps=with_left_out_folds(fitters, fitted.gps))
 
 
 def expressions_of(found: Fits) -> list[str]:
-    return [" + ".join(sorted(map(str, model.expression))) for model in found.models]
+    return [" + ".join(sorted(map(str, gp.expression))) for gp in found.gps]
 
 
 def test_a_later_caption_is_fitted_if_some_rows_speak_for_it() -> None:
-    found = fits(table(), ["Linear", "Matern12", "Linear + RBF"])
-    assert max(found.verified, key=found.verified.get) == parse("Linear + RBF")
+    verified, found = verified_and_fitted(table(), ["Linear", "Matern12", "Linear + RBF"])
+    assert verified.best == parse("Linear + RBF")
     assert expressions_of(found)[0] == "Linear + RBF"
     assert expressions_of(found).count("Linear + Linear*White + RBF") == 1  # changing noise is for the best one only
-    assert len(found.models) == len(found.is_plain)
+    assert len(found.gps) == len(found.is_plain)
 
 
 def test_all_that_was_compared_on_all_rows_is_a_candidate_and_of_a_larger_table_the_best() -> None:
@@ -161,10 +188,10 @@ def test_all_that_was_compared_on_all_rows_is_a_candidate_and_of_a_larger_table_
 
 
 def test_quick_compares_nothing() -> None:
-    found = fits(table(), ["Linear", "RBF"], effort="quick")
-    assert found.verified == {}
+    verified, found = verified_and_fitted(table(), ["Linear", "RBF"], effort="quick")
+    assert verified.scores == {}
     assert expressions_of(found) == ["Linear", "RBF", "White"]
-    assert found.is_plain == [False, True, False]
+    assert found.is_plain == (False, True, False)
 
 
 def test_a_kernel_grows_by_the_word_that_the_rest_of_the_target_shows() -> None:
@@ -192,16 +219,14 @@ def test_a_skewed_target_is_also_fitted_transformed() -> None:
     data = table()
     skewed = Table.of(Dataset.from_arrays(data.X.numpy(), np.exp(data.y.numpy())))
     found = fits(skewed, ["RBF"], effort="quick")
-    assert [model.warp.kind for model in found.models] == ["identity", "log", "identity", "identity"]
-    assert all(model.warp.is_identity for model in fits(skewed, ["RBF"], effort="quick", warp=False).models)
-    assert all(model.warp.is_identity for model in fits(data, ["RBF"], effort="quick").models)
+    assert [model.warp.kind for model in found.gps] == ["identity", "log", "identity", "identity"]
+    assert all(model.warp.is_identity for model in fits(skewed, ["RBF"], effort="quick", warp=False).gps)
+    assert all(model.warp.is_identity for model in fits(data, ["RBF"], effort="quick").gps)
 
 
 def test_what_comes_after_the_deadline_is_reported() -> None:
-    found = fit_candidates(
-        table(), [Caption(parse("RBF"), 0.5)], Options(fit_options=QUICK), lambda *_: None, lambda _: [], end=0.0
-    )
-    assert [str(model.expression) for model in found.models] == ["RBF"]
+    _, found = verified_and_fitted(table(), ["RBF"], clock=Clock(0.0))
+    assert expressions_of(found) == ["RBF"]
     assert len(found.failures) == 4
     assert all("deadline" in str(failure) for failure in found.failures)
 
@@ -216,8 +241,8 @@ def test_a_failure_while_comparing_does_no_harm(monkeypatch: pytest.MonkeyPatch)
         begin(self, expression, *rest)
 
     monkeypatch.setattr(Objective, "__init__", fails)
-    found = fits(table(320), ["Periodic"])
-    assert set(found.verified.values()) == {-np.inf}
+    verified, found = verified_and_fitted(table(320), ["Periodic"])
+    assert set(verified.scores.values()) == {-np.inf}
     assert expressions_of(found) == ["RBF", "Matern52", "White"]
     assert {str(failure.expression) for failure in found.failures} >= {"Periodic"}
 
@@ -230,15 +255,12 @@ def test_progress_never_goes_back() -> None:
 
 
 def test_a_network_that_names_nothing_new_ends_the_growth() -> None:
-    asked = []
-
-    def propose(rest: Table) -> list[Expression]:
-        asked.append(float(rest.y.var()))
-        return []
-
-    fit_candidates(table(320), [Caption(parse("RBF"), 0.5)], Options(fit_options=QUICK), lambda *_: None, propose)
-    assert len(asked) == 1
-    assert asked[0] < 1  # it is asked about what the kernel leaves, not about the target
+    fitters = Fitters(table(320), Options(fit_options=QUICK, growth=3), Clock.unlimited())
+    verified = verify(fitters, [Caption(parse("RBF"), 0.5)], lambda *_: None)
+    rest = residual(fitters, verified)
+    assert rest is not None
+    assert float(rest.y.var()) < 1  # it is asked about what the kernel leaves, not about the target
+    assert residual(fitters, verify_longer(fitters, verified, [])) is None
 
 
 def test_nothing_can_be_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,11 +283,10 @@ def test_left_out_folds_are_for_all_models_or_for_none() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 8))
     data = Table.of(Dataset.from_arrays(X, X[:, 0] + 0.1 * rng.normal(size=30)))
-    assert all(model.stored_loo is not None for model in fits(data, ["Linear"]).models)
-    late = fits(data, ["Linear"], effort="quick")
-    late.models = [replace(model, stored_loo=None) for model in late.models]
-    _leave_out_folds(_Fitters(data, Options(fit_options=QUICK), end=-1.0), late)  # the clock of the tests stands at 0
-    assert all(model.stored_loo is None for model in late.models)
+    assert all(gp.stored_loo is not None for gp in fits(data, ["Linear"]).gps)
+    late = Fitters(data, Options(fit_options=QUICK, effort="quick"), Clock(0.0))
+    gps = fit_each(late, choose(late, [Caption(parse("Linear"), 0.1)], Verified()), lambda *_: None).gps
+    assert all(gp.stored_loo is None for gp in with_left_out_folds(late, gps))
 
 
 @pytest.mark.parametrize("growth", [-1, 1.5, "two"])

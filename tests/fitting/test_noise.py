@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kitt.fitting.fit import fit
-from kitt.fitting.noise import NoiseConfig, NoiseModel, fit_noise
+from kitt.fitting.noise import NoiseModel, fit_noise
 from kitt.table.dataset import Dataset
 
 
@@ -93,8 +93,7 @@ def test_the_cross_fitted_factor_has_a_value_for_each_row_and_is_honest() -> Non
 
 
 def test_more_rows_than_are_used_have_a_factor_too() -> None:
-    few = NoiseConfig(max_rows=100)
-    model, g = fit_noise(*GROWING, config=few)
+    model, g = fit_noise(*GROWING, max_rows=100)
     assert g.shape == (300,)
     assert len(np.unique(g)) == 300
     assert factor(model, 1.5) > 2 * factor(model, -1.5)
@@ -106,7 +105,7 @@ def test_it_is_clipped_and_inputs_beyond_reach_say_no_more() -> None:
     steep = replace(model, coefficients=tuple(1e3 * c for c in model.coefficients))
     Z, _, mean, variance = GROWING
     assert np.abs(steep.log_factor(Z, mean, variance)).max() == model.largest
-    _, g = fit_noise(*GROWING, config=NoiseConfig(largest=0.2))
+    _, g = fit_noise(*GROWING, largest=0.2)
     assert np.abs(g).max() == pytest.approx(0.2)
 
 

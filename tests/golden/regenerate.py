@@ -40,7 +40,7 @@ def said() -> dict[str, dict[str, list[list[object]]]]:
     for facts in bundled():
         out[facts.name] = {}
         for name, (X, y) in tables().items():
-            captions = caption(X, y, 3, model=facts.name).ranked
+            captions = caption(X, y, 3, network=facts.name).ranked
             out[facts.name][name] = [[str(c.expression), float(f"{c.probability:.4g}")] for c in captions]
     return out
 

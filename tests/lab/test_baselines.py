@@ -11,8 +11,8 @@ import torch
 from torch.testing import assert_close
 
 from baseline_work import network, table
+from kitt.clock import Clock
 from kitt.errors import FitError, InvalidInputError, KittError
-from kitt.fitting.config import Budget
 from kitt.kernels.exact import log_marginal_likelihood
 from kitt.table.dataset import Dataset
 from kitt_lab.baselines import METHODS, ahgp, exact, method
@@ -253,7 +253,7 @@ def test_a_kernel_that_cannot_be_evaluated() -> None:
 
 def test_time_budget_stops() -> None:
     kernel, X = kernels()["nkn"], points("nkn")
-    limited = maximise_likelihood(kernel, X, X[:, 0].sin(), StoppingRule(steps=100), Budget(end=0.0))
+    limited = maximise_likelihood(kernel, X, X[:, 0].sin(), StoppingRule(steps=100), Clock(0.0))
     assert limited > maximise_likelihood(kernel, X, X[:, 0].sin(), StoppingRule(steps=100))
 
 

@@ -42,7 +42,7 @@ def test_methods(name: str, table: Source, checkpoint: str) -> None:
     from kitt_lab.bench.methods import Spec, method_cells
     from kitt_lab.bench.runner import measure
 
-    spec = Spec.parse(f"{name}:model={checkpoint}" if name.startswith("kitt") else name)
+    spec = Spec.parse(f"{name}:network={checkpoint}" if name.startswith("kitt") else name)
     (cell,) = method_cells("uci", [table], [0], [spec], "paper")
     line = measure(cell)
     assert line["status"] == "ok", line

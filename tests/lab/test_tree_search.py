@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from kitt.clock import Clock
 from kitt.errors import InvalidInputError
-from kitt.fitting.config import Budget
 from kitt.fitting.objective import Objective
 from kitt.fitting.optimise import maximise
 from kitt.kernels.grammar import WORDS, parse
@@ -60,7 +60,7 @@ def test_every_word_can_be_reached() -> None:
 def test_a_child_is_hardly_worse_than_its_parent_before_it_is_fitted(parent: str, child: str, loss: float) -> None:
     language = Words.of(wave(), TreeSearch(coarse_rows=60), 0)
     old = Objective(parse(parent), language.coarse_rows, language.config)
-    theta = maximise(old, torch.zeros(old.kernel.size, dtype=torch.float64), 40, 0.1, Budget()).theta
+    theta = maximise(old, torch.zeros(old.kernel.size, dtype=torch.float64), 40, 0.1, Clock.unlimited()).theta
     starts = language._starts(parse(child), Solved(parse(parent), theta, 0.0, 0.0))
     assert starts.shape[1] == Kernel(parse(child), 1).size
     new = Objective(parse(child), language.coarse_rows, language.config)

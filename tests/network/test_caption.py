@@ -15,7 +15,7 @@ from kitt.network.checkpoint import Checkpoint, LoadedModel
 from kitt.network.network import PaperConfig, StemConfig, build
 from kitt.network.ranking import RANKINGS, rank, ranked
 from kitt.network.search import SEARCHES, merge_orders
-from kitt.network.subsets import READINGS, subsets
+from kitt.network.subsets import MIN_ROWS, READINGS, subsets
 from kitt_lab.simulate import DEFAULT_DATA, simulate
 
 SMALL = {"decoder_width": 16, "decoder_heads": 2, "decoder_blocks": 2, "width": 16, "heads": 2, "blocks": 1}
@@ -45,7 +45,7 @@ def table(n=40, d=3, seed=0):
 @pytest.mark.parametrize("model", [STEM, PAPER], ids=["stem", "paper"])
 @pytest.mark.parametrize("search", SEARCHES)
 def test_captions_are_distinct_sums_of_at_most_three_distinct_words(model, search):
-    said = caption(*table(), k=8, model=model, search=search, ranking="probability")
+    said = caption(*table(), k=8, network=model, search=search, ranking="probability")
     sums = [frozenset(c.expression.words) for c in said.ranked]
     assert len(set(sums)) == len(sums)
     assert all(1 <= len(s) <= 3 for s in sums)
@@ -57,7 +57,7 @@ def test_captions_are_distinct_sums_of_at_most_three_distinct_words(model, searc
 
 def test_beam_finds_captions_at_least_as_probable_as_sampling():
     best = {
-        search: caption(*table(), k=1, model=STEM, search=search, ranking="probability").ranked[0].probability
+        search: caption(*table(), k=1, network=STEM, search=search, ranking="probability").ranked[0].probability
         for search in SEARCHES
     }
     assert best["beam"] >= best["sample"] - 1e-6  # decoders compute in single precision, in batches of different sizes
@@ -70,20 +70,22 @@ def test_order_of_rows_and_columns_does_not_matter(model, n):
     X, y = table(n)
     rng = np.random.default_rng(0)
     rows, columns = rng.permutation(n), rng.permutation(3)
-    a = caption(X, y, model=model)
-    b = caption(X[rows][:, columns], y[rows], model=model)
+    a = caption(X, y, network=model)
+    b = caption(X[rows][:, columns], y[rows], network=model)
     assert [str(c.expression) for c in a.ranked] == [str(c.expression) for c in b.ranked]
     assert np.allclose(a.words, b.words, atol=1e-4)
 
 
 def test_units_do_not_matter():
     X, y = table()
-    assert np.allclose(caption(X, y, model=STEM).words, caption(X * 1e6 - 4, y * 1e-6 + 8, model=STEM).words, atol=1e-4)
+    assert np.allclose(
+        caption(X, y, network=STEM).words, caption(X * 1e6 - 4, y * 1e-6 + 8, network=STEM).words, atol=1e-4
+    )
 
 
 def test_deterministic_for_a_seed():
     X, y = table(600, 4, 2)
-    first, second, other = (caption(X, y, model=STEM, search="sample", random_state=seed) for seed in (3, 3, 4))
+    first, second, other = (caption(X, y, network=STEM, search="sample", random_state=seed) for seed in (3, 3, 4))
     assert first == second
     assert first != other
 
@@ -93,20 +95,20 @@ def test_large_tables_cost_what_small_ones_do(reading):
     config = READINGS[reading]
     for d in (1, 8, 20, 200):
         rows = config.rows(d)
-        assert config.min_rows <= rows <= config.max_rows
-        assert rows == config.min_rows or rows**2 * (d + 6) <= config.work
+        assert MIN_ROWS <= rows <= config.max_rows
+        assert rows == MIN_ROWS or rows**2 * (d + 6) <= config.work
     X, y = table(2000)
     chosen = subsets(X, y, 0, config)
     assert len(chosen) == config.subsets
     assert all(len(set(i.tolist())) == config.rows(3) for i in chosen)
-    assert caption(X, y, model=STEM, reading=reading).rows_seen == len(np.unique(chosen))
+    assert caption(X, y, network=STEM, reading=reading).rows_seen == len(np.unique(chosen))
 
 
 def test_a_careful_reading_sees_every_row_of_a_table_that_a_quick_one_samples():
     X, y = table(500)
-    assert caption(X, y, model=STEM, reading="careful").rows_seen == 500
-    assert caption(X, y, model=STEM, reading="all").rows_seen == 500
-    assert caption(X, y, model=STEM).rows_seen < 500
+    assert caption(X, y, network=STEM, reading="careful").rows_seen == 500
+    assert caption(X, y, network=STEM, reading="all").rows_seen == 500
+    assert caption(X, y, network=STEM).rows_seen < 500
 
 
 def test_two_orders_of_a_sum_are_one_caption():
@@ -168,13 +170,13 @@ def test_noise_is_mostly_called_noise(columns):
 
 def test_the_most_probable_caption_is_always_shown():
     for seed in range(5):
-        likeliest = caption(*table(seed=seed), k=1, model=STEM, ranking="probability").best
-        assert likeliest in caption(*table(seed=seed), k=3, model=STEM).ranked
+        likeliest = caption(*table(seed=seed), k=1, network=STEM, ranking="probability").best
+        assert likeliest in caption(*table(seed=seed), k=3, network=STEM).ranked
 
 
 def test_a_checkpoint_without_advice_ranks_by_probability():
     plain = LoadedModel(STEM.model, STEM.facts, {})
-    said = caption(*table(), k=3, model=plain)
+    said = caption(*table(), k=3, network=plain)
     assert [c.probability for c in said] == sorted((c.probability for c in said), reverse=True)
     assert all(c.expected_loss is None for c in said)
 
@@ -183,20 +185,20 @@ def test_rankings_differ_and_both_heads_answer():
     X, y = table()
     for head in HEADS:
         for ranking in RANKINGS:
-            said = caption(X, y, k=4, model=STEM, head=head, ranking=ranking)
+            said = caption(X, y, k=4, network=STEM, head=head, ranking=ranking)
             assert len(said.ranked) == 4
             assert all(c.expected_loss is not None for c in said.ranked)
-    words = caption(X, y, k=34, model=STEM, head="classifier", ranking="probability")
+    words = caption(X, y, k=34, network=STEM, head="classifier", ranking="probability")
     assert sorted(c.expression.words[0].index for c in words.ranked) == list(range(34))
 
 
 def test_temperature_and_strangeness():
     X, y = table()
     warm = LoadedModel(STEM.model, replace(STEM.facts, extra={"temperature": 100.0}), {})
-    assert max(caption(X, y, model=warm).words) < max(caption(X, y, model=STEM).words)
-    assert caption(X, y, model=warm).strangeness is None
-    assert caption(X, y, model=STEM).strangeness > 0
-    assert caption(X, y, model=PAPER).strangeness is None
+    assert max(caption(X, y, network=warm).words) < max(caption(X, y, network=STEM).words)
+    assert caption(X, y, network=warm).strangeness is None
+    assert caption(X, y, network=STEM).strangeness > 0
+    assert caption(X, y, network=PAPER).strangeness is None
 
 
 @pytest.mark.parametrize(
@@ -206,14 +208,14 @@ def test_temperature_and_strangeness():
         ({"head": "tail"}, InvalidInputError, "head must be one of"),
         ({"search": "depth"}, InvalidInputError, "search must be one of"),
         ({"ranking": "taste"}, InvalidInputError, "ranking must be one of"),
-        ({"model": "no-such-model"}, CheckpointError, "no-such-model"),
-        ({"model": Path("no-such-model")}, CheckpointError, "no-such-model"),
+        ({"network": "no-such-model"}, CheckpointError, "no-such-model"),
+        ({"network": Path("no-such-model")}, CheckpointError, "no-such-model"),
         ({"random_state": 2**70}, InvalidInputError, "the seed must be a whole number"),
     ],
 )
 def test_bad_options_are_explained(options, error, message):
     with pytest.raises(error, match=message):
-        caption(*table(), **({"model": STEM} | options))
+        caption(*table(), **({"network": STEM} | options))
 
 
 @pytest.mark.parametrize("shape", [(10, 0), (0, 3), (10,)])
@@ -223,7 +225,7 @@ def test_bad_shapes_are_explained(shape):
     with pytest.raises(InvalidInputError, match="whole number of at least 1, got 2"):
         caption(np.zeros((9, 2)), np.zeros(9), k=2.5)
     with pytest.raises(InvalidInputError, match="expected X of shape"):
-        caption(np.zeros(shape), np.zeros(shape[0]), model=STEM)
+        caption(np.zeros(shape), np.zeros(shape[0]), network=STEM)
 
 
 def test_what_has_no_kernel_is_refused_unless_it_is_asked_for() -> None:
@@ -233,8 +235,8 @@ def test_what_has_no_kernel_is_refused_unless_it_is_asked_for() -> None:
         (X, 0 * y + 3, "varies; got 3.0 in every row"),
     ):
         with pytest.raises(InvalidInputError, match=message):
-            caption(rows, target, model=STEM)
-        assert len(caption(rows, target, model=STEM, check=False)) == 3
+            caption(rows, target, network=STEM)
+        assert len(caption(rows, target, network=STEM, check=False)) == 3
 
 
 def test_captions_depend_neither_on_units_nor_on_signs() -> None:

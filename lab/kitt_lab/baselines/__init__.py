@@ -35,7 +35,7 @@ METHODS: dict[str, Entry] = {
     "rbf-shifted-noise": Entry("rbf_ard", "NoiseModel", {"noise": "shifted"}),
     "random-word": Entry("random_word", "RandomWord"),
     **{
-        f"{name}@{model}": Entry("kitt_methods", "PaperKITT", {"model": model, "prior": model, **settings})
+        f"{name}@{model}": Entry("kitt_methods", "PaperKITT", {"network": model, "prior": model, **settings})
         for model in ("paper", "default")
         for name, settings in (
             ("kitt-e-top1", {"k": 1}),

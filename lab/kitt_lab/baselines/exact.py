@@ -17,8 +17,8 @@ from scipy.optimize import minimize
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
+from kitt.clock import Clock
 from kitt.errors import FitError
-from kitt.fitting.config import Budget
 from kitt.kernels.exact import cholesky, log_marginal_likelihood
 from kitt.kernels.priors import NOISE_FLOOR
 from kitt.table.scaling import FloatArray
@@ -99,14 +99,14 @@ def loss(kernel: Covariance, X: Tensor, y: Tensor) -> float:
 
 @dataclass(frozen=True)
 class StoppingRule:
-    """When L-BFGS stops. A deadline, which is the `Budget`'s, would make the result depend on the machine; this does not."""
+    """When L-BFGS stops. A deadline, which is the clock's, would make the result depend on the machine; this does not."""
 
     steps: int = 150
     tolerance: float = 1e-6  # smallest gain of a step, in nats per point
 
 
 def maximise_likelihood(
-    kernel: Covariance, X: Tensor, y: Tensor, stopping: StoppingRule, budget: Budget | None = None
+    kernel: Covariance, X: Tensor, y: Tensor, stopping: StoppingRule, clock: Clock | None = None
 ) -> float:
     """ML-II: set the kernel's parameters to the best point of L-BFGS, and return its loss per point."""
     parameters = [p for p in kernel.parameters() if p.requires_grad]
@@ -128,7 +128,7 @@ def maximise_likelihood(
         return value, gradient.numpy()
 
     def stop_in_time(xk: FloatArray) -> None:
-        if budget is not None and budget.spent:
+        if clock is not None and clock.is_over:
             raise StopIteration
 
     options: Any = {"maxiter": stopping.steps, "maxfun": 2 * stopping.steps, "ftol": stopping.tolerance, "maxcor": 20}

@@ -59,7 +59,7 @@ def variants(models: Sequence[GP], log_probabilities: Sequence[float]) -> dict[s
 class PaperKITT:
     """The paper's inference: the k most probable captions, each fitted, averaged by their marginal likelihood."""
 
-    model: str = "default"
+    network: str = "default"
     head: Literal["classifier", "decoder"] = "classifier"
     k: int = 3
     weights: Weighting = "lml"
@@ -70,17 +70,17 @@ class PaperKITT:
     original: bool = False  # add what the paper's code adds to every candidate
 
     def fit(self, train: Dataset, random_state: int) -> FittedMethod:
-        network = load(self.model)  # reading the weights, done once, is not part of choosing a kernel
+        network = load(self.network)  # reading the weights, done once, is not part of choosing a kernel
         clock = time.perf_counter()
         asked = {"head": self.head, "search": self.search, "ranking": self.ranking, "random_state": random_state}
-        said = caption(train.X, train.y, self.k, model=network, **asked).ranked  # type: ignore[arg-type]
+        said = caption(train.X, train.y, self.k, network=network, **asked).ranked  # type: ignore[arg-type]
         chosen = time.perf_counter()
         models, probabilities, failures = self._fit_all(train, said, random_state)
         chance = [math.log(max(p, 1e-12)) for p in probabilities]
         mixture = Mixture.of(models, weights(models, self.weights, chance))
         average = Average(mixture, chance)
         details = {**_details(mixture, failures), "captions": {str(c.expression): c.probability for c in said}}
-        details["checkpoint"] = _checkpoint(self.model)
+        details["checkpoint"] = _checkpoint(self.network)
         return FittedMethod(average, train.d, _best(mixture), chosen - clock, time.perf_counter() - chosen, details)
 
     def _fit_all(
@@ -111,7 +111,7 @@ class KITT:
     captions: str = "network"  # or `once`, the network's without adding words; `random`, as many random words; or a sum
 
     def fit(self, train: Dataset, random_state: int) -> FittedMethod:
-        load(self.options.model)
+        load(self.options.network)
         options = replace(self.options, random_state=random_state)
         started = time.perf_counter()
         captions = self._replaced(train, options)
@@ -122,7 +122,7 @@ class KITT:
             **_details(said.mixture, said.failures),
             "captions": {str(c.expression): c.probability for c in said.captions.ranked},
             "strangeness": said.captions.strangeness,
-            "checkpoint": _checkpoint(self.options.model),
+            "checkpoint": _checkpoint(self.options.network),
         }
         fitting = sum(seconds for stage, seconds in said.seconds.items() if stage != "caption")
         return FittedMethod(average, train.d, _best(said.mixture), chosen + said.seconds["caption"], fitting, details)
@@ -158,6 +158,6 @@ def _details(mixture: Mixture, failures: Sequence[Failure]) -> dict[str, Any]:
     }
 
 
-def _checkpoint(model: str) -> dict[str, Any]:
-    facts = read_facts(model)
+def _checkpoint(network: str) -> dict[str, Any]:
+    facts = read_facts(network)
     return {"name": facts.name, "steps": facts.steps, "hours": facts.training_seconds / 3600}

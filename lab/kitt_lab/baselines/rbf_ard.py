@@ -13,8 +13,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from kitt.clock import Clock
 from kitt.errors import InvalidInputError
-from kitt.fitting.config import Budget, FitConfig
+from kitt.fitting.config import FitConfig
 from kitt.fitting.fit import fit
 from kitt.fitting.gp import GP
 from kitt.fitting.objective import Objective
@@ -40,8 +41,9 @@ class FixedKernel:
     deadline: float | None = None
 
     def fit(self, train: Dataset, random_state: int) -> FittedMethod:
-        config = FitConfig(prior=self.prior, objective=self.objective, deadline=self.deadline)
-        return fitted_method(fit(self.expression, train, config=config, random_state=random_state), train)
+        config = FitConfig(prior=self.prior, objective=self.objective)
+        gp = fit(self.expression, train, config=config, random_state=random_state, deadline=self.deadline)
+        return fitted_method(gp, train)
 
 
 def fitted_method(model: GP, train: Dataset, select_seconds: float = 0.0) -> FittedMethod:
@@ -105,20 +107,20 @@ class _Unshifted(Objective):
 
 def _fit_unshifted(train: Dataset, config: FitConfig, seed: int) -> FittedMethod:
     """As `fit` does it: the noise starts from the fit without it, first on some rows, then on all."""
-    started, table, budget = time.perf_counter(), Table.of(train), Budget()
+    started, table, clock = time.perf_counter(), Table.of(train), Clock.unlimited()
     coarse_fits = CoarseSolutions(table, config, seed)
     plain, few = Expression(_HETEROSCEDASTIC.words[:1]), coarse_fits.table
-    head = coarse_fits.solutions(plain.words, budget)[0].theta
+    head = coarse_fits.solutions(plain.words, clock)[0].theta
     posterior = Posterior.fit(Kernel(plain, train.d), head, few.X, few.y)
     residual = few.y - leave_one_out(posterior, few.y).mean
-    noise, profile = _HETEROSCEDASTIC.words[1], coarse_fits.profile(budget)
+    noise, profile = _HETEROSCEDASTIC.words[1], coarse_fits.profile(clock)
     coarse = _Unshifted(_HETEROSCEDASTIC, few, config)
     starts = coarse.clamp(extended(head, noise, profile, residual, coarse_fits.generator("noise")))
-    ranked = starts[coarse.scores(starts, budget).argsort(descending=True)]
-    tried = [maximise(coarse, start, 40, 10 * config.tolerance, budget) for start in ranked[: config.starts]]
+    ranked = starts[coarse.scores(starts, clock).argsort(descending=True)]
+    tried = [maximise(coarse, start, 40, 10 * config.tolerance, clock) for start in ranked[: config.starts]]
     fine = _Unshifted(_HETEROSCEDASTIC, table, config)
     best = maximise(
-        fine, max(tried, key=lambda s: s.value).theta, config.max_iterations, config.tolerance, budget, config.method
+        fine, max(tried, key=lambda s: s.value).theta, config.max_iterations, config.tolerance, clock, config.method
     )
     details = {"lml": float(fine.likelihood.value(best.theta)), "converged": best.converged}
     predictive = conditioned(fine.kernel, best.theta, table)

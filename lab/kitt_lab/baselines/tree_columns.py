@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
+from kitt.clock import Clock
 from kitt.errors import FitError
-from kitt.fitting.config import Budget
 from kitt.fitting.starts import Profile
 from kitt.kernels.exact import log_marginal_likelihood
 from kitt.table.dataset import Dataset
@@ -164,7 +164,7 @@ class Columns:
     ) -> Solved | None:
         vector_to_parameters(theta, kernel.parameters())
         try:
-            loss = maximise_likelihood(kernel, table.X, table.y, stopping, Budget.until(end))
+            loss = maximise_likelihood(kernel, table.X, table.y, stopping, Clock(end - time.time()))
         except FitError:
             return None
         likelihood, n = -loss * len(self.table.y), len(self.table.y)

@@ -7,6 +7,7 @@ primitive; replace a factor. A child starts from its parent's parameters; those 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
@@ -15,8 +16,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from kitt.clock import Clock
 from kitt.errors import FitError, GrammarError
-from kitt.fitting.config import Budget, FitConfig
+from kitt.fitting.config import FitConfig
 from kitt.fitting.fit import fit
 from kitt.fitting.objective import Objective
 from kitt.fitting.optimise import CoarseSolutions, maximise
@@ -192,7 +194,7 @@ class Words:
         generator = torch.Generator().manual_seed(seed)
         table = Table.of(train).rows(settings.max_rows, generator)
         coarse_fits = CoarseSolutions(table, config, seed)
-        profile = coarse_fits.profile(Budget())
+        profile = coarse_fits.profile(Clock.unlimited())
         scored_rows = coarse_fits.table.rows(_ROWS, generator)
         return cls(train, table, coarse_fits.table, scored_rows, profile, config, settings.max_words, seed)
 
@@ -204,16 +206,16 @@ class Words:
         return list(dict.fromkeys(moves(state, self.max_words)))
 
     def coarse(self, state: Expression, parent: Solved | None, end: float) -> Solved | None:
-        budget = Budget.until(end)
-        if budget.spent:
+        clock = Clock(end - time.time())
+        if clock.is_over:
             return None
         try:
             starts = self._starts(state, parent)
             objective = Objective(state, self.scored_rows, self.config)
             starts = objective.clamp(starts)
-            ranked = starts[objective.scores(starts, budget).argsort(descending=True)][:_STARTS]
+            ranked = starts[objective.scores(starts, clock).argsort(descending=True)][:_STARTS]
             objective = Objective(state, self.coarse_rows, self.config)
-            tried = [(maximise(objective, start, 40, 10 * self.config.tolerance, budget), start) for start in ranked]
+            tried = [(maximise(objective, start, 40, 10 * self.config.tolerance, clock), start) for start in ranked]
         except FitError:
             return None
         best, start = max(tried, key=lambda pair: pair[0].value)
@@ -235,12 +237,12 @@ class Words:
 
     def refine(self, solved: Solved, end: float) -> Solved | None:
         """On all rows, from the better of the solution on some of them and what that started from."""
-        budget = Budget.until(end)
+        clock = Clock(end - time.time())
         objective = Objective(solved.state, self.table, self.config)
         try:
             options = torch.stack([solved.theta, solved.theta if solved.start is None else solved.start])
-            begin = options[max((0, 1), key=lambda i: float(objective.scores(options[i : i + 1], budget)))]
-            best = maximise(objective, begin, self.config.max_iterations, 5 * self.config.tolerance, budget)
+            begin = options[max((0, 1), key=lambda i: float(objective.scores(options[i : i + 1], clock)))]
+            best = maximise(objective, begin, self.config.max_iterations, 5 * self.config.tolerance, clock)
             if not math.isfinite(best.value):
                 return None
             likelihood = float(objective.likelihood.value(best.theta))
@@ -258,6 +260,6 @@ class Words:
         if len(self.table.y) < self.train.n:
             return model
         objective = Objective(solved.state, self.table, self.config)
-        own = maximise(objective, solved.theta, self.config.max_iterations, self.config.tolerance, Budget())
+        own = maximise(objective, solved.theta, self.config.max_iterations, self.config.tolerance, Clock.unlimited())
         value = model.log_posterior if objective.uses_prior else model.log_marginal_likelihood
         return model if value >= own.value else conditioned(objective.kernel, own.theta, self.table)

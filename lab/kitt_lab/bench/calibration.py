@@ -57,12 +57,12 @@ def calibrate(model: str, preset: str, batch: int, tables: str | None = None) ->
         alone = head == "classifier" and config.classify == "single"  # it learned from single words only
         kept = [i for i, words in enumerate(drawn.captions) if not alone or (words != PAD).sum() == 1]
         data_sets = [(drawn.X[i].double().numpy(), drawn.y[i].double().numpy()) for i in kept]
-        first = [caption(*t, 1, model=loaded, head=head, ranking="probability").best for t in data_sets]
+        first = [caption(*t, 1, network=loaded, head=head, ranking="probability").best for t in data_sets]
         true = [drawn.captions[i][: 1 if head == "classifier" else None] for i in kept]
         hits = [set(c.expression.indices) == set(t[t != PAD].tolist()) for c, t in zip(first, true, strict=True)]
         bins[head] = calibration([c.probability for c in first], hits)
     data_sets = [(X.double().numpy(), y.double().numpy()) for X, y in zip(drawn.X, drawn.y, strict=True)]
-    said = [caption(*t, 1, model=loaded).properties for t in data_sets]
+    said = [caption(*t, 1, network=loaded).properties for t in data_sets]
     kernels = [Expression.from_indices(words[words != PAD].tolist()) for words in drawn.captions]
     believed = {
         name: calibration([p[j].probability for p in said], [has_property(name, e) for e in kernels])
@@ -147,7 +147,7 @@ def hindsight(
         train, _ = split(by_name[name], rows, number)
         best = min(nlpd, key=lambda word: nlpd[word])
         near = [word for word, value in nlpd.items() if value <= nlpd[best] + NEAR]
-        for p in caption(train.X, train.y, 1, model=loaded).properties:
+        for p in caption(train.X, train.y, 1, network=loaded).properties:
             if p.probability >= SURE and p.name in sure:
                 sure[p.name].append(
                     (has_property(p.name, parse(best)), any(has_property(p.name, parse(w)) for w in near))

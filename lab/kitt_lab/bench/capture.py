@@ -96,7 +96,7 @@ def judge_captions(
     table: Source, number: int, rows: int, options: Mapping[str, Any], seed: int, model: str, k: int
 ) -> dict[str, Any]:
     train, test = split(table, rows, number)
-    said = [c.expression for c in caption(train.X, train.y, k, model=model)]
+    said = [c.expression for c in caption(train.X, train.y, k, network=model)]
     return {**judged(train, test, said, options, seed), "captions": list(map(str, said))}
 
 
@@ -108,23 +108,18 @@ def judged(
     If one of the two fits fails, it has no BIC.
     """
     plain = Fitter(train, random_state=seed, prior="botorch", **options)
-    for text in PLAIN:
-        plain.attempt(text)
-    always = [Component.of(model, test) for model in plain.fitted]
+    always = [Component.of(gp, test) for gp in map(plain.attempt, PLAIN) if isinstance(gp, GP)]
     named = Fitter(train, random_state=seed, **options)
     nlpd: dict[str, float] = {}
     bic: dict[str, float] = {}
     for expression in expressions:
-        before = len(named.fitted)
         wanted = dict.fromkeys((expression, with_changing_noise(expression)))
-        for candidate in wanted:
-            named.attempt(candidate)
-        models = named.fitted[before:]
-        if models:
-            components = [*(Component.of(model, test) for model in models), *always]
+        gps = [gp for gp in map(named.attempt, wanted) if isinstance(gp, GP)]
+        if gps:
+            components = [*(Component.of(gp, test) for gp in gps), *always]
             nlpd[str(expression)] = mixture_nlpd(components, train, test)
-            if len(models) == len(wanted):
-                bic[str(expression)] = models[-1].bic
+            if len(gps) == len(wanted):
+                bic[str(expression)] = gps[-1].bic
     return {"nlpd": nlpd, "bic": bic, "n_train": train.n, "n_test": test.n, "d": train.d}
 
 

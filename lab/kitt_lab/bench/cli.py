@@ -239,7 +239,7 @@ def hindsight(
     lines: Annotated[Path, typer.Argument(help="Lines of `kitt bench capture`.")],
     data: Data = None,
     rows: TrainRows = 200,
-    model: Annotated[str, typer.Option(help="Trained network: a bundled one or a file.")] = "default",
+    model: Annotated[str, typer.Option("--network", help="Trained network: a bundled one or a file.")] = "default",
     as_json: AsJson = False,
 ) -> None:
     """Real tables: how often a property that the network is sure of is one of the word that test rows find best."""
@@ -293,7 +293,7 @@ def latency(
 def fit(
     data: Data = None,
     tables: Tables = "boston,concrete,energy,yacht",
-    model: Annotated[str, typer.Option(help="Checkpoint that names the kernels.")] = "default",
+    model: Annotated[str, typer.Option("--network", help="Checkpoint that names the kernels.")] = "default",
     k: Annotated[int, typer.Option("-k", min=1)] = 3,
     starts: Annotated[int, typer.Option(help="Of both.", min=1)] = 2,
     coarse: Annotated[bool, typer.Option(help="GPyTorch starts where our search on some of the rows ended.")] = False,

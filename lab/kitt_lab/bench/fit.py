@@ -19,8 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kitt.clock import Clock
 from kitt.errors import FitError, MissingExtraError
-from kitt.fitting.config import Budget, FitConfig
+from kitt.fitting.config import FitConfig
 from kitt.fitting.fit import fit_all
 from kitt.fitting.objective import Objective
 from kitt.fitting.optimise import CoarseSolutions, Solution
@@ -52,7 +53,7 @@ def fit_cells(
     cells = []
     for table in tables:
         train = split(table.load(), "paper", number).train
-        said = [str(c.expression) for c in caption(train.X, train.y, k, model=model).ranked]
+        said = [str(c.expression) for c in caption(train.X, train.y, k, network=model).ranked]
         for rival, expressions in (("gpytorch", said), ("sklearn", ["RBF"])):
             shared: dict[str, Any] = {"rival": rival, "expressions": expressions}
             shared |= {"starts": starts, "coarse": coarse, "limit": limit}
@@ -111,11 +112,11 @@ def _timed(work: Callable[[], Any]) -> tuple[dict[str, Any], Any]:
 
 def starting_points(table: Table, expression: Expression, config: FitConfig) -> Tensor:
     """The best of our guesses and draws by their likelihood on a hundred rows, (starts, P)."""
-    coarse_fits, budget, words = CoarseSolutions(table, config, 0), Budget(), expression.words
-    generator, profile = coarse_fits.generator(expression), coarse_fits.profile(budget)
+    coarse_fits, clock, words = CoarseSolutions(table, config, 0), Clock.unlimited(), expression.words
+    generator, profile = coarse_fits.generator(expression), coarse_fits.profile(clock)
     guessed = first(words[0], profile)
     if len(words) > 1:
-        head = coarse_fits.solutions(words[:-1], budget)[0].theta
+        head = coarse_fits.solutions(words[:-1], clock)[0].theta
         posterior = Posterior.fit(
             Kernel(Expression(words[:-1]), table.X.shape[1]), head, coarse_fits.table.X, coarse_fits.table.y
         )
@@ -124,13 +125,13 @@ def starting_points(table: Table, expression: Expression, config: FitConfig) -> 
     prior = FlatPrior.of(preset(config.prior), Kernel(expression, table.X.shape[1]))
     objective = Objective(expression, coarse_fits.few, config)
     thetas = objective.clamp(torch.cat([guessed, prior.sample(config.draws, generator)]))
-    return thetas[objective.scores(thetas, budget).argsort(descending=True)][: config.starts]
+    return thetas[objective.scores(thetas, clock).argsort(descending=True)][: config.starts]
 
 
 def coarse_solutions(table: Table, expression: Expression, config: FitConfig) -> Tensor:
     """What our search found on some of the rows, (S, P): different optima only."""
     found: list[Solution] = []
-    for solution in CoarseSolutions(table, config, 0).solutions(expression.words, Budget()):
+    for solution in CoarseSolutions(table, config, 0).solutions(expression.words, Clock.unlimited()):
         if all(abs(solution.value - other.value) > SAME for other in found):
             found.append(solution)
     return torch.stack([solution.theta for solution in found])

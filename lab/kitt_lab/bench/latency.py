@@ -52,7 +52,7 @@ def time_large(model: str, head: str, repeats: int) -> dict[str, Any]:
 
 def time_caption(X: FloatArray, y: FloatArray, model: str, head: str, repeats: int) -> dict[str, Any]:
     network = load(model)
-    seconds = _timed(lambda: caption(X, y, model=network, head=head), repeats)
+    seconds = _timed(lambda: caption(X, y, network=network, head=head), repeats)
     return {"n": len(X), "d": X.shape[1], "threads": torch.get_num_threads(), **seconds}
 
 
@@ -64,7 +64,7 @@ def time_process(model: str, repeats: int) -> dict[str, Any]:
         path = Path(folder) / "table.csv"
         rows = np.column_stack([X, np.sin(2 * X[:, 0]) + X[:, 1]])
         np.savetxt(path, rows, delimiter=",", header="a,b,c,d,y", comments="")
-        command = [sys.executable, "-m", "kitt.app.cli", "suggest", str(path), "--json", "--model", model]
+        command = [sys.executable, "-m", "kitt.app.cli", "suggest", str(path), "--json", "--network", model]
         return _timed(lambda: subprocess.run(command, check=True, capture_output=True), min(repeats, 5))
 
 

@@ -1,6 +1,6 @@
 """How often the network names the parts of simple series: a sine, a sine with a trend, two sines.
 
-python -m kitt_lab.bench.naming [--count 60] [--model default]
+python -m kitt_lab.bench.naming [--count 60] [--network default]
 
 Each series has 60 to 200 values and at least four cycles of each sine. Sines have amplitudes of 0.5 to 2, and the noise has
 a standard deviation of 0.05 to 0.3. For each kind: in how many series the most probable caption, one of the three most
@@ -53,10 +53,10 @@ def series(kind: str, seed: int) -> FloatArray:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=60, help="series of each kind")
-    parser.add_argument("--model", default="default", help="checkpoint, by name or file")
+    parser.add_argument("--network", default="default", help="checkpoint, by name or file")
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    network = load(asked.model)
+    network = load(asked.network)
     print("| series | most probable caption | one of the three most probable | one of three | trend | repeats |")
     print("|---|---|---|---|---|---|")
     for kind, is_right in KINDS.items():
@@ -64,7 +64,7 @@ def main() -> None:
         for seed in range(asked.count):
             y = series(kind, seed)
             X = np.arange(len(y), dtype=float)[:, None]
-            likely, shown = (caption(X, y, model=network, ranking=how) for how in ("probability", "expected-loss"))
+            likely, shown = (caption(X, y, network=network, ranking=how) for how in ("probability", "expected-loss"))
             named, also = ([is_right(parts(c.expression)) for c in captions] for captions in (likely, shown))
             beliefs = {each.name: each.probability for each in shown.properties}
             found.append([named[0], any(named), any(also), beliefs["trend"], beliefs["repeats"]])

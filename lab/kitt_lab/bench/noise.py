@@ -1,6 +1,6 @@
 """How often the network calls a table noise whose target does not depend on the columns.
 
-    python -m kitt_lab.bench.noise --count 200 --seed 1234 --model default
+    python -m kitt_lab.bench.noise --count 200 --seed 1234 --network default
 
 Tables have 50 to 500 rows and 1 to 8 columns. A table counts if its first caption has no signal.
 """
@@ -33,7 +33,7 @@ def named(draw: Draw, count: int, seed: int, model: LoadedModel) -> int:
     for _ in range(count):
         n, d = int(np.exp(rng.uniform(math.log(50), math.log(500)))), int(rng.integers(1, 9))
         X = rng.normal(size=(n, d))
-        found += not kitt.caption(X, draw(rng, n), model=model).best.expression.signal
+        found += not kitt.caption(X, draw(rng, n), network=model).best.expression.signal
     return found
 
 
@@ -41,10 +41,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=200, help="tables of each kind")
     parser.add_argument("--seed", type=int, default=1234)
-    parser.add_argument("--model", default="default", help="checkpoint, by name or file")
+    parser.add_argument("--network", default="default", help="checkpoint, by name or file")
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    model = load(asked.model)
+    model = load(asked.network)
     for kind, draw in TARGETS.items():
         print(f"{kind}: {named(draw, asked.count, asked.seed, model)} of {asked.count}", flush=True)
 

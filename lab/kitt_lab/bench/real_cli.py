@@ -37,7 +37,7 @@ def advice(
         Path, typer.Argument(help="Folder of `kitt bench losses`; all tasks that it holds now are used.")
     ],
     data: Data = None,
-    model: Annotated[str, typer.Option(help="Checkpoint whose encodings are used.")] = "default",
+    model: Annotated[str, typer.Option("--network", help="Checkpoint whose encodings are used.")] = "default",
     as_json: AsJson = False,
 ) -> None:
     """Learn the loss of each kernel on real tasks, cross-validated over tables, and compare with other ways to choose.

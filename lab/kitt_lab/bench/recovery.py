@@ -108,7 +108,8 @@ def recover(draw: Draw, model: str, reading: str = "quick") -> dict[str, Any]:
     truth = [frozenset(words[words != PAD].tolist()) for words in batch.captions]
     head = "decoder" if draw.kind == "captions" else "classifier"
     said = [
-        caption(*table, max(TOPS), model=loaded, head=head, ranking="probability", reading=reading) for table in tables
+        caption(*table, max(TOPS), network=loaded, head=head, ranking="probability", reading=reading)
+        for table in tables
     ]
     choices = [[frozenset(c.expression.indices) for c in captions.ranked] for captions in said]
     hits = {f"top{k}": sum(t in c[:k] for t, c in zip(truth, choices, strict=True)) / len(truth) for k in TOPS}

@@ -54,7 +54,7 @@ def choices(
         for number in splits:
             train = split(table.load(), rows, number).train
             for a in advisors:
-                said = caption(train.X, train.y, k, model=a.model, head=a.head, ranking=a.ranking)
+                said = caption(train.X, train.y, k, network=a.model, head=a.head, ranking=a.ranking)
                 out[a][table.name, number] = tuple(canonical(str(c.expression)) for c in said)
     return out
 
@@ -102,7 +102,7 @@ def probability_cells(tables: Iterable[Source], splits: Iterable[int], rows: str
 
 def probabilities(table: Source, number: int, rows: str, model: str) -> dict[str, Any]:
     train = split(table.load(), rows, number).train
-    said = caption(train.X, train.y, 1, model=model, head="classifier")
+    said = caption(train.X, train.y, 1, network=model, head="classifier")
     return {"words": dict(zip(VOCABULARY, said.words, strict=True)), "strangeness": said.strangeness}
 
 

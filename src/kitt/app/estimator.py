@@ -33,7 +33,7 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
         Number of captions that the network proposes.
     weights : {"stacking", "bic", "lml", "network", "uniform"}
         How the fitted kernels are averaged.
-    model : str or path
+    network : str or path
         Checkpoint of the network: a bundled name or a file.
     effort : {"quick", "normal", "thorough"}
         How much is fitted; see `kitt.fitting.candidates`.
@@ -74,7 +74,7 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
         k: int = Options.k,
         *,
         weights: str = Options.weights,
-        model: str | PathLike[str] = Options.model,
+        network: str | PathLike[str] = Options.network,
         effort: str = Options.effort,
         warp: bool = Options.warp,
         objective: str = Options.objective,
@@ -86,7 +86,7 @@ class KITTRegressor(RegressorMixin, BaseEstimator):
     ) -> None:
         self.k = k
         self.weights = weights
-        self.model = model
+        self.network = network
         self.effort = effort
         self.warp = warp
         self.objective = objective

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -10,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kitt.clock import Clock
 from kitt.explanation import repetitions
 from kitt.explanation.checks import (
     Checker,
@@ -127,7 +127,7 @@ def check_claims(
     evidence: Evidence | None = None,
 ) -> Claims:
     """Check what may be stated about a fitted GP; the periods of `others`, further ones, are considered too."""
-    end = time.monotonic() + SECONDS
+    clock = Clock(SECONDS)
     observed = mean = variance = np.zeros(0)
     if evidence is not None:
         observed, mean = s.transform_y(evidence.observed), s.transform_y(evidence.mean)
@@ -149,7 +149,7 @@ def check_claims(
     stated: list[Repetition] = []
     if is_signal.is_supported:
         left = sum(part.share for part in parts)  # periods overlap where cycles are few: together they make at most all
-        for repetition in _repetitions(model, others, checker, groups, s, end):
+        for repetition in _repetitions(model, others, checker, groups, s, clock):
             share, level = _repeated(repetition, model, parts, groups, s)
             share = min(share, left)
             if share >= MIN_SHARE:
@@ -158,7 +158,7 @@ def check_claims(
                 checks.append(repetition.check)
         for check in _structure(checker, parts, groups):
             checks.append(check)
-            if time.monotonic() > end:
+            if clock.is_over:
                 break
     return Claims(explained, tuple(stated), tuple(checks))
 
@@ -219,11 +219,11 @@ def _repetitions(
     checker: Checker,
     groups: Groups,
     s: Standardiser,
-    end: float,
+    clock: Clock,
 ) -> Iterator[Repetition]:
     """What comes back: along the only column, or along the strongest of several and with periods of fitted kernels.
 
-    Nothing is tried after `end`.
+    Nothing is tried when the clock is over.
     """
     if checker.table.X.shape[1] == 1:
         name, x, scale = groups[0][0], checker.table.X[:, 0].numpy(), float(s.x_scale[0])
@@ -232,22 +232,22 @@ def _repetitions(
             yield Repetition(name, period * scale, float(np.ptp(x)) / period, replace(check, about=name))
         return
     supported: list[Repetition] = []
-    for repetition in _of_columns(checker, groups, s, end):
+    for repetition in _of_columns(checker, groups, s, clock):
         supported.append(repetition)
         yield repetition
-    for repetition in _of_kernels((model, *others), groups, s, end):
+    for repetition in _of_kernels((model, *others), groups, s, clock):
         if not any(repetition.column == r.column and abs(repetition.period / r.period - 1) < 0.1 for r in supported):
             supported.append(repetition)
             yield repetition
 
 
-def _of_columns(checker: Checker, groups: Groups, s: Standardiser, end: float) -> Iterator[Repetition]:
+def _of_columns(checker: Checker, groups: Groups, s: Standardiser, clock: Clock) -> Iterator[Repetition]:
     """Periods along the strongest columns of numbers, each taken alone; the effects of the others count as noise."""
     words, X = Words(checker.model), checker.table.X[:SENSITIVITY_ROWS]
     moved = moves(words, X, groups).sum(0)
     strongest = sorted(range(len(groups)), key=lambda g: -float(moved[g]))[:REPETITION_COLUMNS]
     for g in (g for g in strongest if len(groups[g][1]) == 1):
-        if time.monotonic() > end:
+        if clock.is_over:
             return
         name, d = groups[g][0], groups[g][1][0]
         x = checker.table.X[:, d]
@@ -256,7 +256,7 @@ def _of_columns(checker: Checker, groups: Groups, s: Standardiser, end: float) -
             yield Repetition(name, period * float(s.x_scale[d]), float(np.ptp(x.numpy())) / period, check)
 
 
-def _of_kernels(models: Sequence[GP], groups: Groups, s: Standardiser, end: float) -> Iterator[Repetition]:
+def _of_kernels(models: Sequence[GP], groups: Groups, s: Standardiser, clock: Clock) -> Iterator[Repetition]:
     """Periods of fitted kernels, each along the column that moves its word most."""
     tried: list[tuple[int, float]] = []
     for gp in (gp for gp in models if gp.warp.is_identity):
@@ -264,7 +264,7 @@ def _of_kernels(models: Sequence[GP], groups: Groups, s: Standardiser, end: floa
             d = groups[g][1][0]
             if len(tried) >= KERNEL_PERIODS or any(d == e and abs(period / p - 1) < 0.1 for e, p in tried):
                 continue
-            if time.monotonic() > end:
+            if clock.is_over:
                 return
             tried.append((d, period))
             check = _cycles(gp, word, d, period, len(groups))

@@ -14,9 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kitt.clock import Clock
 from kitt.explanation.checks import Folds, LeftOut, compared, held_out, start_on_all
 from kitt.explanation.facts import Check, errors_among
-from kitt.fitting.config import Budget, FitConfig
+from kitt.fitting.config import FitConfig
 from kitt.fitting.fit import UNFIT, Fitter
 from kitt.fitting.objective import Objective
 from kitt.fitting.spectrum import Spectrum
@@ -181,7 +182,7 @@ def _best(
     fits, x = [], table.X[:, 0].numpy()
     periods = _distinct([p for p in guesses if is_resolved(x, p) and not _is_known(p, known)])
     objective = Objective(REPEATING, table, FitConfig())
-    likely = sorted(periods, key=lambda p: -float(objective.scores(start(p, table).unsqueeze(0), Budget())))
+    likely = sorted(periods, key=lambda p: -float(objective.scores(start(p, table).unsqueeze(0), Clock.unlimited())))
     for p in likely[:FITTED]:
         try:
             gp = Fitter(table, random_state=0, max_iterations=30).fit(REPEATING, start(p, table))

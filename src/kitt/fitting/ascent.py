@@ -11,13 +11,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from kitt.fitting.config import FitConfig
-
 Evaluate = Callable[
     [Tensor], tuple[Tensor, Tensor]
 ]  # (S, P) -> values (S,), -inf where there is none; gradients (S, P)
 
 _ARMIJO = 1e-4  # Nocedal & Wright, eq. 3.4
+_PATIENCE = 3  # steps that gain less than the tolerance, after which a start is given up; set by hand
+_LONGEST = 2.0  # largest change of an unconstrained parameter in one step; set by hand
 
 
 def ascend(
@@ -28,41 +28,39 @@ def ascend(
     steps: int,
     tolerance: float,
     is_late: Callable[[], bool] = lambda: False,
-    patience: int = FitConfig.batch_patience,
-    longest: float = FitConfig.longest_step,
 ) -> tuple[Tensor, Tensor]:
     """Maximise f from each row of `start` (S, P) within the box; return points and values after at most `steps` evaluations.
 
-    `H` (S, P, P) approximates the inverse Hessian of −f at the starts. No parameter changes by more than `longest` in one
-    step. The ascent stops early when every start has had `patience` steps that gained less than the tolerance.
+    `H` (S, P, P) approximates the inverse Hessian of −f at the starts. The ascent stops early when every start has had
+    a few steps that gained less than the tolerance.
     """
     (low, high), x, (f, g) = box, start, evaluate(start)
     length, idle = torch.ones_like(f), torch.zeros_like(f)
     for _ in range(steps):
-        d = _direction(H, g, (x <= low), (x >= high), longest)
+        d = _direction(H, g, (x <= low), (x >= high))
         slope = (d * g).sum(1)
         there = torch.minimum(torch.maximum(x + length[:, None] * d, low), high)
         f_there, g_there = evaluate(there)
         better = f_there > f + _ARMIJO * length * slope
         H = _update(H, there - x, g - g_there, better)
-        idle = torch.where(better & (f_there - f > tolerance / patience), 0.0, idle + (better | (length < 1e-3)))
+        idle = torch.where(better & (f_there - f > tolerance / _PATIENCE), 0.0, idle + (better | (length < 1e-3)))
         # A step that was too long is shortened to the maximum of the interpolating parabola (N&W eq. 3.57).
         shorter = (0.5 * length * slope / (f + length * slope - f_there)).nan_to_num(0.2).clamp(0.1, 0.5)
         length = torch.where(better, 1.0, length * shorter)
         f = torch.where(better, f_there, f)
         x, g = torch.where(better[:, None], there, x), torch.where(better[:, None], g_there, g)
-        if (idle >= patience).all() or is_late():
+        if (idle >= _PATIENCE).all() or is_late():
             break
     return x, f
 
 
-def _direction(H: Tensor, g: Tensor, at_low: Tensor, at_high: Tensor, longest: float) -> Tensor:
-    """The quasi-Newton direction, or the gradient where that is no ascent direction, limited to the box and to `longest`."""
+def _direction(H: Tensor, g: Tensor, at_low: Tensor, at_high: Tensor) -> Tensor:
+    """The quasi-Newton direction, or the gradient where that is no ascent direction, limited to the box and in length."""
     blocked = (at_low & (g < 0)) | (at_high & (g > 0))
     g = g.masked_fill(blocked, 0.0)
     d = (H @ g.unsqueeze(-1)).squeeze(-1).masked_fill(blocked, 0.0)
     d = torch.where(((d * g).sum(1) > 0)[:, None], d, g)
-    return d * (longest / d.abs().amax(1, keepdim=True).clamp_min(longest))
+    return d * (_LONGEST / d.abs().amax(1, keepdim=True).clamp_min(_LONGEST))
 
 
 def _update(H: Tensor, s: Tensor, y: Tensor, better: Tensor) -> Tensor:

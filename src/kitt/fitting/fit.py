@@ -7,7 +7,6 @@ the posterior on all of them is sparse (`gp.sparse`); a warning of the model say
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,8 +16,9 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from kitt.errors import KittError
-from kitt.fitting.config import Budget, FitConfig
+from kitt.clock import Clock
+from kitt.errors import InvalidInputError, KittError
+from kitt.fitting.config import FitConfig
 from kitt.fitting.gp import GP
 from kitt.fitting.noise import fit_noise
 from kitt.fitting.objective import Objective
@@ -32,6 +32,7 @@ from kitt.table.dataset import Dataset, as_dataset
 from kitt.table.table import Table
 
 RandomState = int | torch.Generator | None
+_SEARCH_SHARE = 0.5  # share of the time that the coarse search may take; set by hand
 _SPREAD_ROWS = 500  # on which the variance of each word is measured
 
 UNFIT = (KittError, RuntimeError, ArithmeticError, np.linalg.LinAlgError)  # what a table can do to a fit
@@ -50,9 +51,10 @@ class Failure:
 
 
 class Fitter:
-    """Fits expressions to one table, one after the other; a sum starts from the solution of its first words.
+    """Fits expressions to one table; a sum starts from the solution of its first words, if that is known already.
 
-    `data` is a Dataset, or standardised (X, y); `options` are those of FitConfig.
+    `data` is a Dataset, or standardised (X, y); `options` are those of FitConfig. When the clock is over, a fit ends with
+    the best parameters so far. Guesses may be those of another fitter, of the same target with another prior.
     """
 
     def __init__(
@@ -61,32 +63,45 @@ class Fitter:
         config: FitConfig | None = None,
         *,
         random_state: RandomState = None,
-        end: float = math.inf,
+        clock: Clock | None = None,
+        guesses_of: Fitter | None = None,
         **options: Any,
     ) -> None:
-        self.table, self.end = Table.of(data), end
-        self.coarse = CoarseSolutions(self.table, FitConfig.of(config, options), _seed(random_state))
-        self.fitted: list[GP] = []
-        self.failures: list[Failure] = []
+        self.table, self.clock = Table.of(data), clock or Clock.unlimited()
+        profile_of = None if guesses_of is None else guesses_of.coarse
+        self.coarse: CoarseSolutions = CoarseSolutions(
+            self.table, FitConfig.of(config, options), _seed(random_state), profile_of
+        )
 
     def fit(self, expression: Expression | str, start: Tensor | None = None) -> GP:
         """Fit one expression. With `start`, flat parameters in the order of `solution`, there is no search."""
-        self.fitted.append(model := _fit(_expression(expression), self.table, self.coarse, start, self.end))
-        return model
+        return _fit(_expression(expression), self.table, self.coarse, start, self.clock)
+
+    def attempt(self, expression: Expression | str, start: Tensor | None = None) -> GP | Failure:
+        """Fit one expression, or say why that is impossible."""
+        try:
+            return self.fit(expression, start)
+        except UNFIT as error:
+            return Failure(_expression(expression), str(error))
+
+    @property
+    def compares_all_rows(self) -> bool:
+        """Whether the coarse search has all rows, so that what is scored is fitted."""
+        return self.coarse.is_all
 
     def solution(self, expression: Expression) -> Tensor | None:
         """The flat parameters found for an expression on some of the rows, if it was fitted or scored before."""
-        found = self.coarse.found.get(expression.noise_last)
-        return None if found is None else found[0].theta
+        solutions = self.coarse.found.get(expression.noise_last)
+        return None if solutions is None else solutions[0].theta
 
     def coarse_score(self, expression: Expression | str) -> float:
         """The log evidence of an expression for the whole table, estimated from a few hundred of its rows, and the gain of a
         noise model."""
-        words, budget = _expression(expression).noise_last.words, Budget(self.end)
+        words = _expression(expression).noise_last.words
         rows, n = self.coarse.table, len(self.table.y)
         try:
-            best = self.coarse.solutions(words, budget)[0]
-            if budget.spent:  # it was not optimised to its end, so that it cannot be compared
+            best = self.coarse.solutions(words, self.clock)[0]
+            if self.clock.is_over:  # it was not optimised to its end, so that it cannot be compared
                 return -math.inf
             loo = self.coarse.leave_one_out(words)
             evidence = self.coarse.log_evidence(words, best, n)
@@ -103,14 +118,6 @@ class Fitter:
         rows = self.coarse.table
         return replace(rows, y=rows.y - self.coarse.leave_one_out(expression.noise_last.words).mean)
 
-    def attempt(self, expression: Expression | str, start: Tensor | None = None) -> None:
-        """Fit an expression; if that is impossible, add to `failures` why."""
-        asked = _expression(expression)
-        try:
-            self.fit(asked, start)
-        except UNFIT as error:
-            self.failures.append(Failure(asked, str(error)))
-
 
 def fit(
     expression: Expression | str,
@@ -120,6 +127,7 @@ def fit(
     target: str | None = None,
     config: FitConfig | None = None,
     random_state: RandomState = None,
+    deadline: float | None = None,
     **options: Any,
 ) -> GP:
     """Fit one kernel to a table.
@@ -135,6 +143,8 @@ def fit(
         How to fit.
     random_state : int, torch.Generator or None
         Seed of draws and of subsets of rows.
+    deadline : float, optional
+        Seconds after which the fit ends with the best parameters so far; without it, as long as it takes.
     **options
         Fields of `FitConfig` that differ from those of `config`.
 
@@ -149,8 +159,11 @@ def fit(
     >>> print(kitt.fit("Linear", x[:, None], 3 * x + 1, random_state=0).expression)
     Linear
     """
+    if deadline is not None and not deadline > 0:
+        raise InvalidInputError(f"the deadline must be a positive number of seconds, got {deadline!r}")
+    clock = Clock.unlimited().at_most(deadline)
     data = X if isinstance(X, Table) else as_dataset(X, y, target)
-    return Fitter(data, config, random_state=random_state, **options).fit(expression)
+    return Fitter(data, config, random_state=random_state, clock=clock, **options).fit(expression)
 
 
 def fit_all(
@@ -163,24 +176,19 @@ def fit_all(
 ) -> tuple[list[GP], list[Failure]]:
     """Fit each expression as `fit` does, sharing starts. What cannot be fitted is reported and left out."""
     fitter = Fitter(data, config, random_state=random_state, **options)
-    for expression in expressions:
-        fitter.attempt(expression)
-    return fitter.fitted, fitter.failures
+    attempts = [fitter.attempt(expression) for expression in expressions]
+    return [a for a in attempts if isinstance(a, GP)], [a for a in attempts if isinstance(a, Failure)]
 
 
-def _fit(
-    expression: Expression, table: Table, coarse: CoarseSolutions, start: Tensor | None = None, end: float = math.inf
-) -> GP:
-    config, began = coarse.config, time.monotonic()
-    end = min(end, began + (config.deadline or math.inf))
-    budget = Budget(end if coarse.is_all else began + config.search_share * (end - began))
+def _fit(expression: Expression, table: Table, coarse: CoarseSolutions, start: Tensor | None, clock: Clock) -> GP:
+    config, began, before = coarse.config, Clock.unlimited(), coarse.evaluations
     is_exact = len(table.y) <= config.exact_rows
     used = table if is_exact else table.rows(config.subset_rows, coarse.generator("subset"))
     objective = Objective(expression.noise_last, used, config)
-    solution = _solve(objective, coarse, start, budget, end)
+    solution = _solve(objective, coarse, start, clock)
     kernel, theta = _ordered(objective.kernel, solution.theta, used.X)
     log_prior = float(objective.prior.log_density(solution.theta))
-    notes = tuple(_warnings(kernel, theta, table, objective, solution, budget))
+    notes = tuple(_warnings(kernel, theta, table, objective, solution, clock))
     Z = None
     if not is_exact:
         Z = choose_inducing(kernel, theta, table.X, config.inducing, coarse.generator("inducing"))
@@ -197,8 +205,8 @@ def _fit(
         inducing=Z,
         log_prior=log_prior,
         gradient_norm=float(solution.gradient.abs().max()),
-        evaluations=budget.evaluations,
-        seconds=time.monotonic() - began,
+        evaluations=coarse.evaluations - before,
+        seconds=began.spent,
         converged=solution.converged,
         warnings=notes,
         warp=table.warp,
@@ -209,16 +217,16 @@ def _fit(
     return model
 
 
-def _solve(objective: Objective, coarse: CoarseSolutions, start: Tensor | None, budget: Budget, end: float) -> Solution:
-    """The parameters that fit best: from a given start, or by a search within the budget and an ascent until `end`."""
+def _solve(objective: Objective, coarse: CoarseSolutions, start: Tensor | None, clock: Clock) -> Solution:
+    """The parameters that fit best: from a given start, or by a search in a share of the time and an ascent in the rest."""
     words, config = objective.kernel.expression.words, coarse.config
     if start is None and coarse.is_all:
-        return coarse.solutions(words, budget)[0]
+        return coarse.solutions(words, clock)[0]
     if start is None:
         is_small = len(objective.table.y) <= config.direct_rows and config.trials == 1
-        start = coarse.start(words, budget) if is_small else coarse.solutions(words, budget)[0].theta
-    budget.end = end
-    return coarse.refine(objective, start, budget)
+        search = clock.share(_SEARCH_SHARE)
+        start = coarse.start(words, search) if is_small else coarse.solutions(words, search)[0].theta
+    return coarse.refine(objective, start, clock)
 
 
 def start_of(fitted: FittedKernel) -> Tensor:
@@ -246,10 +254,10 @@ def _ordered(kernel: Kernel, theta: Tensor, X: Tensor) -> tuple[Kernel, Tensor]:
 
 
 def _warnings(
-    kernel: Kernel, theta: Tensor, table: Table, objective: Objective, solution: Solution, budget: Budget
+    kernel: Kernel, theta: Tensor, table: Table, objective: Objective, solution: Solution, clock: Clock
 ) -> Iterable[str]:
     if not solution.converged:
-        why = "the deadline" if budget.spent else "the largest number of iterations"
+        why = "the deadline" if clock.is_over else "the largest number of iterations"
         yield f"stopped at {why}, before the objective was flat: the parameters are the best so far"
     if float(kernel.noise(theta, table.X).min()) < 2 * NOISE_FLOOR:
         yield "the noise is at its floor: the target is nearly free of noise, or repeats; uncertainty may be too small"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from kitt.clock import Clock
 from kitt.errors import FitError
 from kitt.fitting.config import FitConfig
 from kitt.fitting.fit import UNFIT, Fitter, start_of
@@ -52,16 +51,16 @@ def is_wave(model: GP) -> bool:
     return len(model.fitted_kernel.columns) > 1 and any(p in repeats for w in model.expression for p in w.factors)
 
 
-def refitted(model: GP, rows: Table, config: FoldsConfig, warm: bool = True, end: float = math.inf) -> GP:
+def refitted(model: GP, rows: Table, config: FoldsConfig, warm: bool = True, clock: Clock | None = None) -> GP:
     """The same kernel fitted to these rows alone, or to a subset of them where there are very many, with the same prior.
 
-    The fit starts from the parameters of `model`, or, if not `warm`, from a search on these rows only. At `end`, it stops.
+    The fit starts from the parameters of `model`, or, if not `warm`, from a search on these rows only. It ends in time.
     """
     few = transformed_as(model, rows)
     if len(few.y) > FitConfig.exact_rows:
         few = few.rows(FitConfig.subset_rows, torch.Generator().manual_seed(config.seed))
     options: dict[str, Any] = {"max_iterations": config.iterations, "tolerance": config.tolerance} if warm else {}
-    fitter = Fitter(few, prior=model.prior, objective=model.objective, random_state=0, end=end, **options)
+    fitter = Fitter(few, prior=model.prior, objective=model.objective, random_state=0, clock=clock, **options)
     try:
         return fitter.fit(model.expression, start_of(model.fitted_kernel) if warm else None)
     except UNFIT as error:
@@ -79,25 +78,25 @@ def conditioned(model: GP, rows: Table, config: FoldsConfig) -> GP:
     return model if model.rows == len(rows.y) else on_all_rows(model, rows, FitConfig.inducing, config.seed)
 
 
-def held_out(model: GP, table: Table, config: FoldsConfig, end: float = math.inf) -> tuple[Rows, LeaveOneOut]:
-    """The rows of the folds that were evaluated by `end`, in order, and the prediction of each by the model fitted again."""
+def held_out(model: GP, table: Table, config: FoldsConfig, clock: Clock | None = None) -> tuple[Rows, LeaveOneOut]:
+    """The rows of the folds that were evaluated in time, in order, and the prediction of each by the model fitted again."""
 
     def predict(rows: Table, X: Tensor) -> tuple[FloatArray, FloatArray]:
-        mean, _, variance = conditioned(refitted(model, rows, config, end=end), rows, config).moments(X)
+        mean, _, variance = conditioned(refitted(model, rows, config, clock=clock), rows, config).moments(X)
         return mean, variance
 
-    places, mean, variance = predict_folds(table, split(len(table.y), config), predict, end)
+    places, mean, variance = predict_folds(table, split(len(table.y), config), predict, clock)
     y = transformed_as(model, table).y[places]
     return places, LeaveOneOut.of(y, torch.from_numpy(mean), torch.from_numpy(variance))
 
 
 def predict_folds(
-    table: Table, folds: Iterable[tuple[Rows, Rows]], predict: Predict, end: float = math.inf
+    table: Table, folds: Iterable[tuple[Rows, Rows]], predict: Predict, clock: Clock | None = None
 ) -> tuple[Rows, FloatArray, FloatArray]:
-    """The left-out rows of all folds that were evaluated by `end`, in order, and their predicted means and variances."""
+    """The left-out rows of all folds that were evaluated in time, in order, and their predicted means and variances."""
     found: list[tuple[Rows, FloatArray, FloatArray]] = []
     for train, test in folds:
-        if found and time.monotonic() > end:
+        if found and clock is not None and clock.is_over:
             break
         found.append((test, *predict(table.at(train), table.X[test])))
     places, mean, variance = (np.concatenate(part) for part in zip(*found, strict=True))
@@ -105,9 +104,9 @@ def predict_folds(
     return places[order], mean[order], variance[order]
 
 
-def with_folds(model: GP, table: Table, config: FoldsConfig, end: float = math.inf) -> GP:
+def with_folds(model: GP, table: Table, config: FoldsConfig, clock: Clock | None = None) -> GP:
     """The same model with predictions of left-out folds, by refitted parameters, in place of leave-one-out predictions."""
-    places, found = held_out(model, table, config, end)
+    places, found = held_out(model, table, config, clock)
     if len(places) < len(table.y):
         raise FitError(f"{model.expression} could not be fitted without each of the folds before the deadline")
     return replace(model, stored_loo=found)

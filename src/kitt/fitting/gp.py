@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,6 +14,7 @@ from scipy.special import ndtri
 from torch import Tensor
 
 from kitt import export
+from kitt.clock import Clock
 from kitt.errors import InvalidInputError
 from kitt.fitting.noise import NoiseModel, fit_noise
 from kitt.formatting import counted
@@ -268,22 +268,20 @@ def unwarped(warp: Warp, mean: FloatArray, variance: FloatArray) -> tuple[FloatA
 
 
 def on_all_rows(
-    model: GP, table: Table, inducing: int, seed: int, seconds: float = math.inf, places: Tensor | None = None
+    model: GP, table: Table, inducing: int, seed: int, clock: Clock | None = None, places: Tensor | None = None
 ) -> GP:
     """A GP fitted to some of the rows, with a sparse posterior on all of them or on as many as time allows.
 
     `places` are those of the rows that it was fitted to, where they are known.
     """
-    began = time.monotonic()
     kernel, theta = model.fitted_kernel.kernel, model.fitted_kernel.theta
     generator = torch.Generator().manual_seed(seed)
     Z = choose_inducing(kernel, theta, table.X, inducing, generator)
     rows = table
-    if seconds < math.inf and len(table.y) > _TRIAL_ROWS:
-        trial = time.monotonic()
+    if clock is not None and clock.seconds < math.inf and len(table.y) > _TRIAL_ROWS:
+        trial = Clock.unlimited()
         SparsePosterior.fit(kernel, theta, table.X[:_TRIAL_ROWS], table.y[:_TRIAL_ROWS], Z)
-        now = time.monotonic()
-        rows = table.rows(max(_TRIAL_ROWS, int(_TRIAL_ROWS * (began + seconds - now) / (now - trial))), generator)
+        rows = table.rows(max(_TRIAL_ROWS, int(_TRIAL_ROWS * clock.left / trial.spent)), generator)
     y = torch.from_numpy(model.warp.forward(rows.y.numpy()))
     on = f"{len(y)} of them" if len(y) < len(table.y) else "all of them"
     note = (

@@ -17,20 +17,15 @@ from numpy.typing import NDArray
 
 from kitt.table.scaling import FloatArray
 
+# How the noise model is fitted; chosen on 108 tables of `kitt bench atlas` at 200 rows.
+_PENALTIES = (1.0, 5.0, 25.0, 125.0, 1000.0)  # of the squared coefficients
+_FOLDS = 5
+_MAX_ROWS = 4000  # a larger table contributes only this many rows
+_NEWTON_STEPS = 8
+_LARGEST = 6.0  # bound of |g|
+_INPUT_REACH = 4.0  # standard deviations at which inputs are clipped
+_MIN_GAIN = 1.0  # nats of cross-validated log density over constant noise that a model must gain
 _REACH = 3.0  # standard deviations at which the log variance is clipped; not in the files of models, so never tuned
-
-
-@dataclass(frozen=True)
-class NoiseConfig:
-    """How the noise model is fitted; chosen on 108 tables of `kitt bench atlas` at 200 rows."""
-
-    penalties: tuple[float, ...] = (1.0, 5.0, 25.0, 125.0, 1000.0)  # of the squared coefficients
-    folds: int = 5
-    max_rows: int = 4000  # a larger table contributes only this many rows
-    newton_steps: int = 8
-    largest: float = 6.0  # bound of |g|
-    input_reach: float = 4.0  # standard deviations at which inputs are clipped
-    min_gain: float = 1.0  # nats of cross-validated log density over constant noise that a model must gain
 
 
 @dataclass(frozen=True)
@@ -67,29 +62,29 @@ def fit_noise(
     y: FloatArray,
     mean: FloatArray,
     variance: FloatArray,
-    config: NoiseConfig | None = None,
+    largest: float = _LARGEST,
+    max_rows: int = _MAX_ROWS,
 ) -> tuple[NoiseModel, FloatArray] | None:
     """The noise model of leave-one-out predictions (N,) of y (N,), and its cross-fitted g (N,); None if it gains nothing."""
-    c = config or NoiseConfig()
     span = (float(mean.min()), float(mean.max()))
     log_variance = np.log(variance)
     scale = (float(log_variance.mean()), float(max(log_variance.std(), 1e-3)))
-    F = _stacked(_features(np, Z, mean, variance, span, scale, c.input_reach))
+    F = _stacked(_features(np, Z, mean, variance, span, scale, _INPUT_REACH))
     squares = (y - mean) ** 2 / variance
-    used = np.random.default_rng(0).permutation(len(y))[: c.max_rows]
-    fold = np.arange(len(used)) % min(c.folds, len(used))
-    coefficients = _newton(F[used], squares[used], fold, c)  # (penalties, folds + 1, P)
+    used = np.random.default_rng(0).permutation(len(y))[:max_rows]
+    fold = np.arange(len(used)) % min(_FOLDS, len(used))
+    coefficients = _newton(F[used], squares[used], fold)  # (penalties, folds + 1, P)
     held_out = np.einsum("np,anp->an", F[used], coefficients[:, fold])  # g of each row by a fit without its fold
-    held_out = np.clip(held_out, -c.largest, c.largest)
+    held_out = np.clip(held_out, -largest, largest)
     scores = -0.5 * (held_out + squares[used] * np.exp(-held_out)).sum(1)
     best = int(scores.argmax())
     constant = np.log(squares[used].mean() + 1e-12)
-    if scores[best] < -0.5 * (constant * len(used) + squares[used].sum() * np.exp(-constant)) + c.min_gain:
+    if scores[best] < -0.5 * (constant * len(used) + squares[used].sum() * np.exp(-constant)) + _MIN_GAIN:
         return None
     final = coefficients[best, -1]
-    g = np.clip(F @ final, -c.largest, c.largest)
+    g = np.clip(F @ final, -largest, largest)
     g[used] = held_out[best]
-    model = NoiseModel(tuple(final.tolist()), span, scale, c.penalties[best], c.largest, c.input_reach)
+    model = NoiseModel(tuple(final.tolist()), span, scale, _PENALTIES[best], largest, _INPUT_REACH)
     return model, g
 
 
@@ -112,16 +107,16 @@ def _stacked(features: tuple[FloatArray, ...]) -> FloatArray:
     return np.column_stack((np.ones(len(features[0])), *features))
 
 
-def _newton(F: FloatArray, squares: FloatArray, fold: NDArray[np.intp], c: NoiseConfig) -> FloatArray:
+def _newton(F: FloatArray, squares: FloatArray, fold: NDArray[np.intp]) -> FloatArray:
     """Coefficients for every penalty and for every fold left out, and none: (penalties, folds + 1, P), all at once."""
     folds = int(fold.max()) + 1
     weight = np.ones((folds + 1, len(fold)))
     weight[fold, np.arange(len(fold))] = 0.0
     share = weight.mean(1)
     P = F.shape[1]
-    ridge = 2 * np.array(c.penalties)[:, None, None] * share[None, :, None] * np.ones(P)  # (A, K, P)
+    ridge = 2 * np.array(_PENALTIES)[:, None, None] * share[None, :, None] * np.ones(P)  # (A, K, P)
     ridge[..., 0] = 1e-6
-    b = np.zeros((len(c.penalties), folds + 1, P))
+    b = np.zeros((len(_PENALTIES), folds + 1, P))
     b[..., 0] = np.log((weight @ squares) / weight.sum(1) + 1e-12)
 
     def cost(b: FloatArray) -> FloatArray:
@@ -129,7 +124,7 @@ def _newton(F: FloatArray, squares: FloatArray, fold: NDArray[np.intp], c: Noise
         return 0.5 * ((g + squares * np.exp(-g)) * weight).sum(-1) + 0.5 * (ridge * b * b).sum(-1)
 
     value = cost(b)
-    for _ in range(c.newton_steps):
+    for _ in range(_NEWTON_STEPS):
         pull = 0.5 * squares * np.exp(-np.clip(b @ F.T, -30, 30))  # (A, K, N)
         gradient = ((0.5 - pull) * weight) @ F + ridge * b
         bend = np.maximum(pull, 0.05) * weight

@@ -7,8 +7,9 @@ import math
 import torch
 from torch import Tensor
 
+from kitt.clock import Clock
 from kitt.errors import FitError
-from kitt.fitting.config import Budget, FitConfig
+from kitt.fitting.config import FitConfig
 from kitt.fitting.starts import FlatPrior
 from kitt.kernels.exact import Likelihood, cholesky, fisher_information
 from kitt.kernels.grammar import Expression
@@ -16,6 +17,9 @@ from kitt.kernels.kernel import Kernel
 from kitt.kernels.priors import Parameter, preset
 from kitt.table.table import Table
 
+DENSE_PARAMETERS = 500  # with more parameters, L-BFGS-B is used instead of BFGS; set by hand
+_FISHER_ROWS = 64  # rows from which the Hessian that BFGS starts from is estimated: `kitt bench fit`
+_MIN_CURVATURE = 0.1  # smallest curvature of any parameter: `kitt bench fit`
 _BATCH = 64  # about the largest number of likelihoods that are computed in one batch, and
 _ENTRIES = 2**18  # of the entries of their covariances: 2 MB, which allocators keep and caches hold
 
@@ -60,10 +64,10 @@ class Objective:
         With very many parameters it is that in the prior alone.
         """
         X = self.table.X
-        information = torch.diag(self.prior.score_and_curvature(theta)[1].clamp_min(0) + self.config.min_curvature)
-        if len(theta) > self.config.dense_parameters:
+        information = torch.diag(self.prior.score_and_curvature(theta)[1].clamp_min(0) + _MIN_CURVATURE)
+        if len(theta) > DENSE_PARAMETERS:
             return information
-        some = X[torch.linspace(0, len(X) - 1, min(len(X), self.config.fisher_rows)).long()]
+        some = X[torch.linspace(0, len(X) - 1, min(len(X), _FISHER_ROWS)).long()]
         return information + fisher_information(self.kernel, theta, some) * (rows / len(some))
 
     def inverse_curvature(self, theta: Tensor) -> Tensor:
@@ -81,19 +85,19 @@ class Objective:
         """
         log_prior = float(self.prior.log_density(theta))
         likelihood = value - log_prior if self.uses_prior else value
-        if len(theta) > self.config.dense_parameters:
+        if len(theta) > DENSE_PARAMETERS:
             volume = -0.5 * len(theta) * math.log(rows)
         else:
             information = self.information(theta, rows)
             volume = 0.5 * (len(theta) * math.log(2 * math.pi) - float(torch.logdet(information)))
         return likelihood * rows / len(self.table.y) + log_prior + volume
 
-    def scores(self, thetas: Tensor, budget: Budget) -> Tensor:
+    def scores(self, thetas: Tensor, clock: Clock) -> Tensor:
         """Values (S,) of many starts; minus infinity where the likelihood cannot be computed."""
         scores: list[Tensor] = []
         size = max(2, min(_BATCH, _ENTRIES // len(self.table.y) ** 2))  # a batch of one rounds differently
         for part in thetas.tensor_split(max(1, len(thetas) // size)):
-            if budget.spent and scores:  # the first batch, of guesses, is always scored
+            if clock.is_over and scores:  # the first batch, of guesses, is always scored
                 part = part[:0]
             scores.append(self._likelihoods(part))
         value = torch.cat(scores)

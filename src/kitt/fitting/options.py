@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import os
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
@@ -24,7 +22,7 @@ class Options:
     """Every choice of the pipeline, declared once."""
 
     k: int = 3  # number of captions
-    model: str = "default"  # checkpoint: a bundled name or a file; a path becomes text
+    network: str = "default"  # its checkpoint: a bundled name or a file; a path becomes text
     head: str = "decoder"
     search: str = "beam"
     ranking: str = "expected-loss"
@@ -50,8 +48,8 @@ class Options:
                 f"growth, the number of words to add, must be a whole number of at least 0, got {self.growth!r}"
             )
         object.__setattr__(self, "random_state", checked_seed(self.random_state))
-        if isinstance(self.model, os.PathLike):
-            object.__setattr__(self, "model", os.fspath(self.model))
+        if isinstance(self.network, os.PathLike):
+            object.__setattr__(self, "network", os.fspath(self.network))
         if self.deadline is not None and not (isinstance(self.deadline, Real) and self.deadline > 0):
             raise InvalidInputError(f"the deadline must be a positive number of seconds, got {self.deadline!r}")
 
@@ -75,22 +73,6 @@ class Options:
 
     def of_captions(self, fit: bool) -> dict[str, Any]:
         """The options of `kitt.caption`, except for the number of captions; of a table that is to be fitted, or not."""
-        chosen = {name: getattr(self, name) for name in ("model", "head", "search", "ranking", "random_state")}
+        chosen = {name: getattr(self, name) for name in ("network", "head", "search", "ranking", "random_state")}
         usual = "careful" if fit and self.effort != "quick" else "quick"
         return {**chosen, "reading": self.reading or usual}
-
-
-@dataclass(frozen=True)
-class Deadline:
-    """When the fits must end, and when the whole call must end, as `time.monotonic` counts."""
-
-    of_fits: float = math.inf
-    of_all: float = math.inf
-
-    @classmethod
-    def of(cls, options: Options, rows: int) -> Deadline:
-        """The deadline from now on; for a large table, a good part is reserved for conditioning on all rows."""
-        if options.deadline is None:
-            return cls()
-        now, share = time.monotonic(), 0.55 if rows > options.fit_config.exact_rows else 0.9
-        return cls(now + share * options.deadline, now + options.deadline)

@@ -11,6 +11,11 @@ from torch import Tensor
 from kitt.fitting.config import StartsConfig
 
 DEFAULT = StartsConfig()
+DENSE_COLUMNS = 2  # up to this many columns, short lengthscales are tried too: `kitt bench timeseries`
+_FREQUENCIES = 256  # in each column's spectrum; more where there are few columns: `kitt bench timeseries`
+_WAVES = 2048  # plane waves that are tried for Cosine; set by hand
+_REFINED_WAVES = 48  # the best of these, improved by Gauss-Newton steps: 12 tables of `kitt bench atlas`
+_DECISIVE_BIC = 10.0  # difference of BIC that is decisive for a season (Kass & Raftery, 1995)
 _COLUMNS = 16  # whose spectra are computed at once
 
 
@@ -24,7 +29,7 @@ class Spectrum:
 
     @cached_property
     def _peaks(self) -> tuple[Tensor, Tensor]:
-        return _spectrum(self.X, self._rest, self.shortest, self.config)
+        return _spectrum(self.X, self._rest, self.shortest)
 
     @cached_property
     def _rest(self) -> Tensor:
@@ -45,7 +50,7 @@ class Spectrum:
     def season(self) -> float:
         """The period of that column; the highest peak may be a harmonic of it."""
         peak = float(self.periods[self.strongest])
-        is_dense = self.X.shape[1] <= self.config.dense_columns
+        is_dense = self.X.shape[1] <= DENSE_COLUMNS
         return _season(self.X[:, self.strongest], self._rest, peak, self.config) if is_dense else peak
 
     @cached_property
@@ -64,10 +69,10 @@ def regression(features: list[Tensor], y: Tensor) -> tuple[Tensor, Tensor]:
     return beta, y - F @ beta
 
 
-def _spectrum(X: Tensor, r: Tensor, shortest: Tensor, config: StartsConfig) -> tuple[Tensor, Tensor]:
+def _spectrum(X: Tensor, r: Tensor, shortest: Tensor) -> tuple[Tensor, Tensor]:
     """The highest power of each column and its frequency, between 1.5 waves over the range and the shortest period."""
     D, span = X.shape[1], (X.amax(0) - X.amin(0)).clamp_min(1e-6)
-    cycles = 1.5 + 0.5 * torch.arange(config.frequencies * max(1, 4 // D), dtype=X.dtype)
+    cycles = 1.5 + 0.5 * torch.arange(_FREQUENCIES * max(1, 4 // D), dtype=X.dtype)
     power = _power(X / span, r, cycles.expand(D, -1))
     power = power.masked_fill(cycles > (span / shortest).clamp_min(1.5)[:, None], 0.0)
     near = cycles[power.argmax(1), None] + torch.linspace(-0.5, 0.5, 21, dtype=X.dtype)
@@ -100,7 +105,7 @@ def _season(x: Tensor, r: Tensor, peak: float, config: StartsConfig) -> float:
     for multiple in (m for m in config.period_multiples if 1.5 * m * peak < x.amax() - x.amin()):
         further = torch.tensor([k for k in range(1, 2 * multiple) if k != multiple], dtype=x.dtype)
         ours, *between = (cost(torch.cat([whole, (further + shift) / multiple])) for shift in (0.0, -0.5, 0.5))
-        if ours < min(least, *between) - config.decisive_bic:
+        if ours < min(least, *between) - _DECISIVE_BIC:
             best, least = multiple, ours
     return best * peak
 
@@ -111,12 +116,12 @@ def _plane_waves(X: Tensor, r: Tensor, peaks: Tensor, generator: torch.Generator
     The best of random ones and one along each column are improved by Gauss-Newton steps, all at once.
     """
     D = X.shape[1]
-    w = torch.randn(config.waves, D, generator=generator, dtype=X.dtype)
-    w *= torch.exp(torch.randn(config.waves, 1, generator=generator, dtype=X.dtype)) * 0.3 / math.sqrt(D)
+    w = torch.randn(_WAVES, D, generator=generator, dtype=X.dtype)
+    w *= torch.exp(torch.randn(_WAVES, 1, generator=generator, dtype=X.dtype)) * 0.3 / math.sqrt(D)
     w = torch.cat([w, torch.diag(peaks)])
     phase = 2 * math.pi * (w @ X.mT)
     power = (phase.cos() @ r).square() + (phase.sin() @ r).square()
-    w = w[power.topk(min(config.refined_waves, len(w))).indices]
+    w = w[power.topk(min(_REFINED_WAVES, len(w))).indices]
     left, damping = _unexplained(w, X, r)[0], torch.full((len(w), 1), 0.1, dtype=X.dtype)
     for _ in range(config.wave_steps):
         there = w + _wave_step(w, X, r, damping)

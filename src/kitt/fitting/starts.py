@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from kitt.fitting.config import StartsConfig
-from kitt.fitting.spectrum import DEFAULT, Spectrum, regression
+from kitt.fitting.spectrum import DEFAULT, DENSE_COLUMNS, Spectrum, regression
 from kitt.kernels.grammar import Expression, Primitive, Word
 from kitt.kernels.kernel import Kernel, Slot
 from kitt.kernels.priors import NOISE_FLOOR, Cauchy, Context, Distribution, Parameter, Preset
@@ -26,6 +26,37 @@ Factor = dict[Parameter, Tensor]  # constrained values (D,) of one factor of a w
 _SCALES = (Parameter.LENGTHSCALE, Parameter.SLOPE)
 _MIN_NOISE = 2 * NOISE_FLOOR
 _STEP = 1e-4  # of finite differences of a prior's score
+
+# What a table suggests before anything is fitted, on the standardised scale; all set by hand.
+_CRUDE_LENGTHSCALE = 1.5  # in units of sqrt(D)
+_CRUDE_NOISE = (1e-3, 0.5)  # range of the noise variance that neighbours suggest
+_MIN_SLOPE = 1e-3  # added to the squared coefficients of a linear regression
+_LENGTHSCALES = (0.05, 50.0)  # range of those that a fitted Matern52 suggests
+SHORTEST_LENGTHSCALE = 1e-3  # the same range begins here where rows show short lengthscales
+# Active and neutral parameters of each primitive; all set by hand.
+_STATIONARY = (1.0, 2.5)  # lengthscales, in units of the suggested ones
+_NEUTRAL_STATIONARY = 10.0  # the same of a nearly constant factor, of which the suggested ones are at least 1
+_GROWTH_SHIFT = 2.0  # |shift| of a Linear whose variance grows as the residuals do
+_GROWTH_SLOPE = 0.1  # its smallest slope, in units of 1 / D
+_NEUTRAL_SHIFT = 6.0  # |shift| of a nearly constant Linear
+_LONG_PERIOD = 8.0  # of Periodic along a column without a period
+_WAVE_LENGTHSCALE = 0.7  # with which Periodic is close to a cosine wave
+_NEUTRAL_FREQUENCY = 0.02  # of a nearly constant Cosine
+_APART = 0.4  # by which the logarithms of the scales of two equal factors differ from their mean
+_CAUCHY_MIDDLE = 0.25  # start of a parameter with a Cauchy prior, in units of its scale, for a gradient
+# Variances and noise with which the guesses are combined; all set by hand.
+_VARIANCES = (0.5, 10.0)  # range of the variance of a word alone
+_NOISE_LEVELS = (0.01, 0.1)  # for a word alone, beside the suggested one
+_ROUGH_NOISE = (0.01, 0.001)  # the same where a column is rough
+_ROUGH_LENGTHSCALES = (1.0, 10.0)  # factors of the lengthscales of the other columns there
+_ROUGH_COLUMNS = 2  # largest number of rough columns
+_OUTLIER = 3.0  # standard deviations to which residuals are clipped before neighbours are compared
+# Shares of the pairs of neighbours that are compared, the closest ones: `kitt bench atlas`, all
+_NEIGHBOURS = (0.5, 0.25)
+# Of a word that is added to a sum: its variance in units of the residual's, and the share of the noise that remains.
+_ADDED = ((0.1, 1.0), (1.0, 0.5))
+# The same of a word of noise, its variance in units of the noise variance.
+_ADDED_NOISE = ((0.5, 0.5), (0.2, 0.01), (1.0, 0.01), (5.0, 0.01))
 
 
 @dataclass(frozen=True)
@@ -48,9 +79,9 @@ class FlatPrior:
         """Unconstrained draws, (count, P)."""
         return torch.cat([s.parameter.unconstrain(d.sample((count, s.size), generator)) for s, d in self.slots], -1)
 
-    def middle(self, away: float = StartsConfig.cauchy_middle) -> Tensor:
+    def middle(self) -> Tensor:
         """The median (P,), moved slightly away from zero, where the gradient by a frequency vanishes."""
-        values = [(s.size, away * d.scale if isinstance(d, Cauchy) else d.mu) for s, d in self.slots]
+        values = [(s.size, _CAUCHY_MIDDLE * d.scale if isinstance(d, Cauchy) else d.mu) for s, d in self.slots]
         return torch.cat([torch.full((size,), value, dtype=torch.float64) for size, value in values])
 
     def log_density(self, theta: Tensor) -> Tensor:
@@ -87,7 +118,7 @@ class Profile:
     @property
     def is_dense(self) -> bool:
         """Whether there are so few columns that rows lie close together, so that short lengthscales and periods show."""
-        return self.X.shape[1] <= self.config.dense_columns
+        return self.X.shape[1] <= DENSE_COLUMNS
 
     @classmethod
     def of(
@@ -103,17 +134,17 @@ class Profile:
         beta, residual = regression([X], y)
         return cls(
             X=X,
-            lengthscale=X.new_full((D,), config.crude_lengthscale * math.sqrt(D)),
+            lengthscale=X.new_full((D,), _CRUDE_LENGTHSCALE * math.sqrt(D)),
             variance=1.0,
-            noise=_neighbour_noise(X, y, config),
-            slope=beta[:-1] ** 2 + config.min_slope,
+            noise=_neighbour_noise(X, y),
+            slope=beta[:-1] ** 2 + _MIN_SLOPE,
             growth=_correlation(X, residual.abs()),
             spectrum=Spectrum(X, y, shortest, generator, config),
         )
 
     def refined(self, values: dict[str, Tensor], shortest: float | None = None) -> Profile:
         """The same with lengthscales, variance and noise of a fitted Matern52."""
-        low, high = self.config.lengthscales
+        low, high = _LENGTHSCALES
         lengthscale = values["Matern52[0].lengthscale"].clamp(low if shortest is None else shortest, high)
         variance, noise = float(values["Matern52.variance"]), float(values["noise"])
         return replace(self, lengthscale=lengthscale, variance=variance, noise=noise)
@@ -122,12 +153,12 @@ class Profile:
         return replace(self, lengthscale=factor * self.lengthscale)
 
 
-def _neighbour_noise(X: Tensor, y: Tensor, config: StartsConfig) -> float:
+def _neighbour_noise(X: Tensor, y: Tensor) -> float:
     """Half the typical squared difference between nearest neighbours; too large where points are sparse."""
     distance = torch.cdist(X, X).fill_diagonal_(math.inf)
     difference = y - y[distance.argmin(1)]
     variance = 0.5 * difference.square().median() / 0.455  # the median of a chi² of one degree
-    return float(variance.clamp(*config.crude_noise))
+    return float(variance.clamp(*_CRUDE_NOISE))
 
 
 def _correlation(X: Tensor, r: Tensor) -> Tensor:
@@ -139,30 +170,30 @@ def _correlation(X: Tensor, r: Tensor) -> Tensor:
 
 
 def _linear(profile: Profile) -> Iterator[tuple[bool, Factor]]:
-    D, c = len(profile.slope), profile.config
+    D = len(profile.slope)
     sign, even = torch.where(profile.growth < 0, -1.0, 1.0).to(profile.slope), torch.full_like(profile.slope, 1 / D)
     yield True, {Parameter.SLOPE: profile.slope, Parameter.SHIFT: torch.zeros_like(sign)}
-    yield True, {Parameter.SLOPE: even * c.growth_slope + profile.growth**2, Parameter.SHIFT: -c.growth_shift * sign}
-    yield False, {Parameter.SLOPE: even, Parameter.SHIFT: -c.neutral_shift * sign}
+    yield True, {Parameter.SLOPE: even * _GROWTH_SLOPE + profile.growth**2, Parameter.SHIFT: -_GROWTH_SHIFT * sign}
+    yield False, {Parameter.SLOPE: even, Parameter.SHIFT: -_NEUTRAL_SHIFT * sign}
 
 
 def _stationary(profile: Profile) -> Iterator[tuple[bool, Factor]]:
-    for factor in profile.config.stationary:
+    for factor in _STATIONARY:
         yield True, {Parameter.LENGTHSCALE: factor * profile.lengthscale}
     yield False, {Parameter.LENGTHSCALE: _neutral_lengthscale(profile)}
 
 
 def _neutral_lengthscale(profile: Profile) -> Tensor:
-    return profile.config.neutral_stationary * profile.lengthscale.clamp_min(1.0)
+    return _NEUTRAL_STATIONARY * profile.lengthscale.clamp_min(1.0)
 
 
 def _periodic(profile: Profile) -> Iterator[tuple[bool, Factor]]:
     """With a long period p, Periodic is an RBF of lengthscale l p / π: this is the start for columns without a period."""
-    shown, none = profile.spectrum, profile.config.long_period
+    shown, none = profile.spectrum, _LONG_PERIOD
     long, smooth = torch.full_like(shown.periods, none), profile.lengthscale * math.pi / none
     peak, season = long.clone(), long.clone()
     peak[shown.strongest], season[shown.strongest] = shown.periods[shown.strongest], shown.season
-    wave = profile.config.wave_lengthscale
+    wave = _WAVE_LENGTHSCALE
     shapes = [(p, torch.where(p == none, smooth, smooth.clamp_min(wave))) for p in (long, peak, shown.periods)]
     if (multiple := shown.season / float(peak[shown.strongest])) > 1.5:  # as short a lengthscale as its harmonic has
         shapes.append((season, torch.where(season == none, smooth, wave / multiple)))
@@ -174,7 +205,7 @@ def _periodic(profile: Profile) -> Iterator[tuple[bool, Factor]]:
 def _cosine(profile: Profile) -> Iterator[tuple[bool, Factor]]:
     for wave in profile.spectrum.waves:
         yield True, {Parameter.FREQUENCY: wave}
-    yield False, {Parameter.FREQUENCY: profile.config.neutral_frequency * torch.ones_like(profile.slope)}
+    yield False, {Parameter.FREQUENCY: _NEUTRAL_FREQUENCY * torch.ones_like(profile.slope)}
 
 
 def _options(primitive: Primitive, profile: Profile) -> list[tuple[bool, Factor]]:
@@ -204,7 +235,7 @@ def guesses(word: Word, profile: Profile, variance: float) -> Tensor:
             continue
         values: dict[str, Tensor | float] = {"noise": 1.0, f"{word}.variance": 1.0}
         for j, (_, factor) in enumerate(choice):
-            tilt = _tilt(word, j, profile.X, profile.config.apart)
+            tilt = _tilt(word, j, profile.X, _APART)
             values |= {f"{word}[{j}].{p.value}": v * tilt if p in _SCALES else v for p, v in factor.items()}
         rows.append(kernel.flatten({s.name: values[s.name] for s in kernel.slots}))
     theta = torch.stack(rows)
@@ -221,11 +252,11 @@ def noise_raw(variance: float) -> Tensor:
 def first(word: Word, profile: Profile) -> Tensor:
     """Starts for a word alone, (S, P): its guesses with several noise levels, because a poor guess needs more noise."""
     sharper = [_with_noise(word, some, (some.noise,)) for some in profile.sharper]
-    return torch.cat([_with_noise(word, profile, (profile.noise, *profile.config.noise_levels)), *sharper])
+    return torch.cat([_with_noise(word, profile, (profile.noise, *_NOISE_LEVELS)), *sharper])
 
 
 def _with_noise(word: Word, profile: Profile, levels: tuple[float, ...]) -> Tensor:
-    low, high = profile.config.variances
+    low, high = _VARIANCES
     shapes = guesses(word, profile, min(max(profile.variance, low), high))
     return torch.cat([torch.cat([shapes, noise_raw(s2).expand(len(shapes), 1)], 1) for s2 in levels])
 
@@ -241,30 +272,30 @@ def rough_columns(X: Tensor, residual: Tensor, config: StartsConfig) -> list[int
     Rows are sorted by the column, and the closest neighbours are compared. The residuals of independent rows have a
     correlation of 0 ± 1 / sqrt(pairs).
     """
-    size = config.outlier * residual.abs().median() / 0.675  # 0.675: median of |z| of a normal distribution
+    size = _OUTLIER * residual.abs().median() / 0.675  # 0.675: median of |z| of a normal distribution
     r, scores = residual.clamp(-size, size), []
     for x in X.mT:
         order = x.argsort(stable=True)
         gaps, products = x[order].diff().argsort(stable=True), []
-        for count in (max(1, int(share * len(x))) for share in config.neighbours):
+        for count in (max(1, int(share * len(x))) for share in _NEIGHBOURS):
             before, after = r[order][gaps[:count]], r[order][gaps[:count] + 1]
             correlation = (before @ after) / (before.norm() * after.norm()).clamp_min(1e-12)
             products.append(float(correlation) * math.sqrt(count))
         scores.append(max(products))
-    ranked = sorted(range(len(scores)), key=lambda d: -scores[d])[: config.rough_columns]
+    ranked = sorted(range(len(scores)), key=lambda d: -scores[d])[:_ROUGH_COLUMNS]
     return [d for d in ranked if scores[d] > config.rough_score]
 
 
 def roughened(word: Word, profile: Profile, columns: list[int]) -> list[Tensor]:
     """Starts for a word alone: a short lengthscale along one of the columns, with the others as they are, or long."""
-    families, c = [], profile.config
-    places = list(product(columns, c.shortening[1:]))
-    for longer in c.rough_lengthscales if places else ():
+    families = []
+    places = list(product(columns, profile.config.shortening[1:]))
+    for longer in _ROUGH_LENGTHSCALES if places else ():
         starts = []
         for d, shorter in places:
             factor = torch.full_like(profile.lengthscale, longer)
             factor[d] = 1 / (shorter * profile.lengthscale[d].clamp_min(1.0))
-            starts.append(_with_noise(word, profile.widened(factor), c.rough_noise))
+            starts.append(_with_noise(word, profile.widened(factor), _ROUGH_NOISE))
         families.append(torch.cat(starts))
     return families
 
@@ -274,7 +305,7 @@ def extended(head: Tensor, word: Word, profile: Profile, residual: Tensor, gener
     left = Profile.of(profile.X, residual, profile.spectrum.shortest, generator, profile.config)
     s2 = float(Parameter.NOISE.constrain(head[-1]))
     rows = []
-    shares = profile.config.added_noise if word.is_noise else profile.config.added
+    shares = _ADDED_NOISE if word.is_noise else _ADDED
     for some, (gain, rest) in product((profile, *profile.sharper), shares):
         variance = gain * (s2 if word.is_noise else max(float(residual.var()), s2))
         shapes = guesses(word, replace(left, lengthscale=some.lengthscale), variance)

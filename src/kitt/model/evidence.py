@@ -16,7 +16,6 @@ so nothing is fitted again: the posteriors are conditioned on all rows but some 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -24,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kitt.clock import Clock
 from kitt.fitting.candidates import PLAIN as PLAIN_KERNELS
 from kitt.fitting.candidates import prior_of
 from kitt.fitting.fit import Fitter
@@ -142,20 +142,18 @@ def gather(
 ) -> Evidence:
     """The evidence for a mixture that was fitted to a table; `is_plain` says which of its models have the plain prior."""
     c, report = config or EvidenceConfig(), progress or (lambda what, share: None)
-    began = time.monotonic()
-    end = began + c.seconds
+    clock = Clock(c.seconds)
     if (unused := _unused(mixture, len(table.y), c)) is not None:
         report("predicting left-out rows", 0.0)
         values = _judge_unused(mixture, is_plain, table, unused, c.folds)
         report("predicting left-out rows", 1.0)
-        return Evidence(**values, folds=1, of_folds=1, seconds=time.monotonic() - began)
+        return Evidence(**values, folds=1, of_folds=1, seconds=clock.spent)
 
     def judged(folds: FoldsConfig, first: float, share: float) -> list[dict[str, NDArray[Any]]]:
         parts: list[dict[str, NDArray[Any]]] = []
-        chosen, start = list(split(len(table.y), folds)), time.monotonic()
+        chosen, spent = list(split(len(table.y), folds)), clock.spent
         for k, (train, test) in enumerate(chosen):
-            spent = time.monotonic() - start
-            if parts and time.monotonic() + spent / (2 * len(parts)) > end:
+            if parts and (clock.spent - spent) / (2 * len(parts)) > clock.left:  # half of a fold would be late
                 break
             report("predicting left-out rows", first + share * k / len(chosen))
             parts.append(_judge(mixture, is_plain, table, train, test, c.folds))
@@ -171,9 +169,7 @@ def gather(
             for name in ("log_density", "plain"):
                 values[name] = values[name] + (values[name] - fewer[name]) * _step(c, len(table.y))
     report("predicting left-out rows", 1.0)
-    return Evidence(
-        **values, folds=len(parts), of_folds=min(folds.folds, len(table.y)), seconds=time.monotonic() - began
-    )
+    return Evidence(**values, folds=len(parts), of_folds=min(folds.folds, len(table.y)), seconds=clock.spent)
 
 
 def _step(c: EvidenceConfig, rows: int) -> float:

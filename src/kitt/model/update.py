@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -13,6 +11,7 @@ import torch
 from numpy.typing import ArrayLike
 from scipy.special import gammaincc, ndtri
 
+from kitt.clock import Clock
 from kitt.errors import InvalidInputError
 from kitt.fitting import gp
 from kitt.fitting.fits import places_to_fit
@@ -150,7 +149,7 @@ def p_value(predicted: Predictive, u: FloatArray) -> float:
     return float(gammaincc(0.5 * len(u), 0.5 * np.square(ndtri(level)).sum()))  # chi-square with a degree for each row
 
 
-def on_all_rows(mixture: Mixture, table: Table, options: Options, end: float = math.inf) -> Mixture:
+def on_all_rows(mixture: Mixture, table: Table, options: Options, clock: Clock) -> Mixture:
     """The same mixture with all models of nonzero weight conditioned on all rows, or on as many as time allows."""
     if mixture.models[0].rows == len(table.y):
         return mixture
@@ -158,7 +157,8 @@ def on_all_rows(mixture: Mixture, table: Table, options: Options, end: float = m
     models, left = list(mixture.models), int((mixture.weights > 0).sum())
     places = places_to_fit(len(table.y), options)
     for k in np.argsort(-mixture.weights)[:left].tolist():
-        seconds = max(0.0, end - time.monotonic()) / left
-        models[k] = gp.on_all_rows(models[k], table, config.inducing, options.random_state, seconds, places)
+        models[k] = gp.on_all_rows(
+            models[k], table, config.inducing, options.random_state, clock.share(1 / left), places
+        )
         left -= 1
     return replace(mixture, models=tuple(models))

@@ -24,8 +24,7 @@ from kitt.network.advice import advice_features
 from kitt.network.checkpoint import LoadedModel, load
 from kitt.network.network import StemEncoder
 from kitt.network.properties import Group, Property, alike, properties
-from kitt.network.ranking import DEFAULT as RANKING
-from kitt.network.ranking import RANKINGS, RankingConfig, ranked
+from kitt.network.ranking import RANKINGS, ranked
 from kitt.network.search import SEARCHES, Stepper, Sums, merge_orders
 from kitt.network.subsets import READINGS, Reading, subsets
 from kitt.table.dataset import MIN_ROWS
@@ -117,14 +116,13 @@ def caption(
     y: FloatArray,
     k: int = 3,
     *,
-    model: str | PathLike[str] | LoadedModel = "default",
+    network: str | PathLike[str] | LoadedModel = "default",
     head: str = "decoder",
     search: str = "beam",
     ranking: str = "expected-loss",
     reading: str = "quick",
     random_state: int = 0,
     check: bool = True,
-    config: RankingConfig = RANKING,
 ) -> Captions:
     """Predict the kernels of a table with the network, without fitting anything.
 
@@ -136,7 +134,7 @@ def caption(
         The target in raw units, which must vary.
     k : int
         How many captions to return.
-    model : str, path or LoadedModel
+    network : str, path or LoadedModel
         The checkpoint of the network: a bundled name, "default" or "paper", or a file.
     head : {"decoder", "classifier"}
         The decoder predicts sums of up to three words, the classifier single words.
@@ -152,8 +150,6 @@ def caption(
         Seed of the subsets of a large table and of sampling.
     check : bool
         Refuse a table of fewer than eight rows or of a constant target, of which nothing can be known.
-    config : RankingConfig
-        The constants of the rankings.
 
     Returns
     -------
@@ -174,11 +170,11 @@ def caption(
         raise refusal(f"at least {MIN_ROWS} rows", str(len(X)), "add rows")
     if check and y.min() == y.max():
         raise refusal("a target that varies", f"{y[0]} in every row", "give another y")
-    loaded = model if isinstance(model, LoadedModel) else load(os.fspath(model))
+    loaded = network if isinstance(network, LoadedModel) else load(os.fspath(network))
     generator = torch.Generator().manual_seed(checked_seed(random_state))
     with torch.inference_mode(), threads_for(READINGS[reading].max_rows):
         view = encode_table(loaded, X, y, random_state, READINGS[reading])
-        return _caption(loaded, view, k, head, search, ranking, generator, config)
+        return _caption(loaded, view, k, head, search, ranking, generator)
 
 
 def checked_seed(seed: Any) -> int:
@@ -259,7 +255,6 @@ def _caption(
     search: str,
     ranking: str,
     generator: torch.Generator,
-    config: RankingConfig,
 ) -> Captions:
     words = word_probabilities(loaded, view)
     found: Sums
@@ -274,7 +269,7 @@ def _caption(
     losses: list[float | None] = [None] * len(said)
     order = list(range(len(said)))
     if (scenarios := _scenarios(loaded, view, words, [c for c, _ in said])) is not None:
-        best, expected = ranked(scenarios, [_signal(c) for c, _ in said], [p for _, p in said], k, config)
+        best, expected = ranked(scenarios, [_signal(c) for c, _ in said], [p for _, p in said], k)
         losses = expected.tolist()
         order = best if ranking == "expected-loss" else order
     captions = [Caption(Expression.from_indices(said[i][0]), said[i][1], losses[i]) for i in order[:k]]

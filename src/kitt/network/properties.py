@@ -53,14 +53,7 @@ PROPERTIES: dict[str, tuple[str, Callable[[Expression], bool]]] = {
 EXCLUSIVE = ("smooth", "rough", "nothing but noise")  # a kernel has exactly one of these
 
 
-@dataclass(frozen=True)
-class PropertiesConfig:
-    """How the sums are computed; chosen on simulated tables (`kitt bench calibration`)."""
-
-    prompts: int = 48  # beginnings of captions that are extended at each step
-
-
-DEFAULT = PropertiesConfig()
+_PROMPTS = 48  # beginnings of captions that are extended at each step: `kitt bench calibration`
 _IDENTITY: Curve = ([0.0, 1.0], [0.0, 1.0])
 
 
@@ -114,7 +107,7 @@ def has_property(name: str, expression: Expression) -> bool:
 
 
 def properties(
-    step: Step, words: int, curves: Mapping[str, Curve] | None = None, most: int = DEFAULT.prompts
+    step: Step, words: int, curves: Mapping[str, Curve] | None = None, most: int = _PROMPTS
 ) -> tuple[Property, ...]:
     """The probability of each property over all captions of up to so many words, not only over those that are returned.
 

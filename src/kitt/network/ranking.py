@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -18,19 +17,11 @@ from torch import Tensor
 RANKINGS = ("expected-loss", "probability")
 
 
-@dataclass(frozen=True)
-class RankingConfig:
-    """The numbers of the ranking; chosen by cross-validation over the tables of tasks of `kitt bench losses`.
-
-    `close_noise` is as large as tables of noise require (`kitt_lab/bench/noise.py`, docs/training.md).
-    """
-
-    own_loss_weight: float = 0.2  # weight of a further caption's own expected loss, beside its gain over those chosen
-    close_loss: float = 0.01  # among losses this close, in nats per row, the caption of the largest belief comes first
-    close_noise: float = 0.03  # the same for noise alone, because a signal that is not there misleads
-
-
-DEFAULT = RankingConfig()
+# Chosen by cross-validation over the tables of tasks of `kitt bench losses`. The last one is as large as tables of noise
+# require (`kitt_lab/bench/noise.py`, docs/training.md).
+_OWN_LOSS_WEIGHT = 0.2  # weight of a further caption's own expected loss, beside its gain over those chosen
+_CLOSE_LOSS = 0.01  # among losses this close, in nats per row, the caption of the largest belief comes first
+_CLOSE_NOISE = 0.03  # the same for noise alone, because a signal that is not there misleads
 
 
 def ranked(
@@ -38,7 +29,6 @@ def ranked(
     signals: Sequence[frozenset[int]],
     probabilities: Sequence[float],
     k: int,
-    config: RankingConfig = DEFAULT,
 ) -> tuple[list[int], Tensor]:
     """The positions of k captions, the best first, and the expected loss of every caption (C,).
 
@@ -56,13 +46,13 @@ def ranked(
     is_noise = torch.tensor([not signal for signal in signals])
     scenarios = scenarios * torch.where(is_noise, 1 - belief, 1.0)  # if it is noise, nothing is lost by saying so
     distinct = list(first.values())
-    close = torch.where(is_noise, config.close_noise, config.close_loss)
-    order = [distinct[i] for i in rank(scenarios[:, distinct], belief[distinct], close[distinct], k, config)]
+    close = torch.where(is_noise, _CLOSE_NOISE, _CLOSE_LOSS)
+    order = [distinct[i] for i in rank(scenarios[:, distinct], belief[distinct], close[distinct], k)]
     others = [position for position in range(len(signals)) if position not in first.values()]
     return (order + others)[:k], scenarios.mean(0)
 
 
-def rank(scenarios: Tensor, belief: Tensor, close: Tensor, k: int, config: RankingConfig = DEFAULT) -> list[int]:
+def rank(scenarios: Tensor, belief: Tensor, close: Tensor, k: int) -> list[int]:
     """The positions of k captions, the best first, given the loss of each in each scenario (S, C) and the belief in it (C,).
 
     The captions come in decreasing order of probability. The first that is chosen has the smallest mean loss or, among
@@ -74,7 +64,7 @@ def rank(scenarios: Tensor, belief: Tensor, close: Tensor, k: int, config: Ranki
     chosen = [int(torch.where(is_close, belief, -1.0).argmax())]
     least = scenarios[:, chosen[0]]
     while len(chosen) < min(k, scenarios.shape[1]):
-        left = torch.minimum(scenarios, least[:, None]).mean(0) + config.own_loss_weight * own_loss
+        left = torch.minimum(scenarios, least[:, None]).mean(0) + _OWN_LOSS_WEIGHT * own_loss
         left[chosen] = math.inf
         is_last = len(chosen) == k - 1
         chosen.append(0 if is_last and 0 not in chosen else int(left.argmin()))

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from kitt.network.checkpoint import LoadedModel
 
-
-@dataclass(frozen=True)
-class SearchConfig:
-    """How many captions the searches keep."""
-
-    beam: int = 34  # width of the beam, so that every single word is among the captions
-    samples: int = 60  # as in the paper's code
-
-
-CONFIG = SearchConfig()
+_BEAM = 34  # width of the beam, so that every single word is among the captions
+_SAMPLES = 60  # captions that are sampled, as in the paper's code
 
 
 class Stepper:
@@ -63,7 +54,7 @@ def greedy(step: Stepper, generator: torch.Generator) -> Sequences:
 def sample(step: Stepper, generator: torch.Generator) -> Sequences:
     """The greedy caption and sixty sampled ones, decoded in one batch (paper, Inference, step 4)."""
     found = greedy(step, generator)
-    growing: list[tuple[tuple[int, ...], float]] = [((), 0.0)] * CONFIG.samples
+    growing: list[tuple[tuple[int, ...], float]] = [((), 0.0)] * _SAMPLES
     for length in range(1, step.config.max_words + 1):
         log_p = step([words for words, _ in growing])
         tokens = torch.multinomial(log_p.exp(), 1, generator=generator).squeeze(1)
@@ -92,7 +83,7 @@ def beam(step: Stepper, generator: torch.Generator) -> Sequences:
             if words:
                 found[words] = stopped
         flat = log_p[:, : step.config.stop].flatten()
-        best = flat.topk(min(CONFIG.beam, len(flat)))
+        best = flat.topk(min(_BEAM, len(flat)))
         grown = [
             ((*front[i // step.config.stop][0], i % step.config.stop), value)
             for i, value in zip(best.indices.tolist(), best.values.tolist(), strict=True)

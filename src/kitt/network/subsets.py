@@ -12,6 +12,8 @@ from torch import Tensor
 
 from kitt.table.scaling import FloatArray, centre_and_scale
 
+MIN_ROWS = 64  # smallest number of rows of a subset of a large table; set by hand
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -20,11 +22,10 @@ class Reading:
     subsets: int  # random subsets of a large table; their log-probabilities are averaged
     work: float  # bound of N² (D + 6) for one subset of N rows, which is proportional to the time
     max_rows: int  # largest number of rows of a subset
-    min_rows: int = 64
 
     def rows(self, d: int) -> int:
         """The number of rows of one subset, such that the cost does not depend on the number of columns."""
-        return int(min(self.max_rows, max(self.min_rows, math.sqrt(self.work / (d + 6)))))
+        return int(min(self.max_rows, max(MIN_ROWS, math.sqrt(self.work / (d + 6)))))
 
 
 READINGS = {  # `kitt bench latency` has their times, `kitt bench recovery` what they find

@@ -186,7 +186,7 @@ def test_fit_for_programs(run, folder, tmp_path) -> None:
     ("arguments", "message"),
     [
         (["suggest", "{}/one.csv", "-t", "Y1"], "did you mean 'y'?"),
-        (["suggest", "{}/one.csv", "--model", "big"], "no checkpoint 'big'"),
+        (["suggest", "{}/one.csv", "--network", "big"], "no checkpoint 'big'"),
         (["suggest", "{}/one.csv", "--exclude", "z"], "column to exclude"),
         (["suggest", "{}/one.csv", "--backend", "dask"], "--scheduler"),
         (["suggest", "{}/one.csv", "--ranking", "luck"], "expected-loss"),

@@ -68,7 +68,7 @@ def test_what_cannot_be_used_is_refused_in_words(server: Server) -> None:
     assert "2,000 rows" in refused(server.post("suggest", "a,y\n" + "1,2\n" * 2500), 422)
     assert "20 columns" in refused(server.post("suggest", ",".join(f"c{i}" for i in range(900)) + "\n1\n"), 422)
     assert "one length" in refused(server.http.post("/api/suggest", json={"columns": {"a": [1], "y": []}}), 422)
-    assert "no network" in refused(server.post("suggest", model="/etc/passwd"), 422)
+    assert "no network" in refused(server.post("suggest", network="/etc/passwd"), 422)
     assert "JSON" in refused(server.http.post("/api/suggest", json=[1]), 422)
     assert "application/json" in refused(server.http.post("/api/suggest", content="a"), 415)
     assert "field 'file'" in refused(server.http.post("/api/suggest", files={"other": ("t", CSV)}), 422)
@@ -119,7 +119,7 @@ def test_a_server_for_all_addresses_answers_to_addresses_only() -> None:
     assert not Guard(lambda *_: None, Settings())._is_ours("192.168.0.5")  # type: ignore[arg-type, return-value]
 
 
-@pytest.mark.parametrize("path", ["/", "/static/app.js", "/api/models", "/api/jobs/none", "/nowhere"])
+@pytest.mark.parametrize("path", ["/", "/static/app.js", "/api/networks", "/api/jobs/none", "/nowhere"])
 def test_every_answer_has_the_headers(server: Server, path: str) -> None:
     headers = server.http.get(path).headers
     assert "script-src 'self';" in headers["content-security-policy"]
@@ -141,7 +141,7 @@ def test_a_crash_shows_a_number_and_nothing_else(server: Server, monkeypatch: py
 
 
 def test_models_examples_and_limits(server: Server) -> None:
-    models = server.http.get("/api/models").json()
+    models = server.http.get("/api/networks").json()
     assert {model["name"]: model["is_default"] for model in models} == {"default": True, "paper": False}
     examples = server.http.get("/api/examples").json()
     assert {example["name"] for example in examples} == {"visitors", "diabetes"}

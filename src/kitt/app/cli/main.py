@@ -78,7 +78,7 @@ def serve(
     from kitt.app.page import Settings, create_app, run
 
     bounds = {"max_rows": max_rows, "max_columns": max_columns, "max_bytes": int(max_mb * 1e6)}
-    settings = Settings(host=host, port=port, jobs=jobs, model=network, **bounds)
+    settings = Settings(host=host, port=port, jobs=jobs, network=network, **bounds)
     page = create_app(settings)
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     console.print(f"{address}  (stop with Ctrl+C)", markup=False, highlight=False)

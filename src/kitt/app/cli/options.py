@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
+from kitt.clock import Clock
 from kitt.errors import InvalidInputError
 from kitt.files import check_writable
 
@@ -26,7 +26,7 @@ _CHECKS = 3.0  # longest time of the checks on left-out rows, relative to the ti
 
 Target = Annotated[str | None, typer.Option("--target", "-t", help="Column to predict; without it, the last.")]
 K = Annotated[int, typer.Option("-k", help="Number of kernels that the network proposes.", min=1)]
-Network = Annotated[str, typer.Option("--model", help="Trained network: a bundled one (see `kitt model`) or a file.")]
+Network = Annotated[str, typer.Option("--network", help="Trained network: a bundled one (see `kitt model`) or a file.")]
 Ranking = Annotated[
     str, typer.Option(help="Rank kernels by expected-loss (learned from real tables) or by probability.")
 ]
@@ -77,7 +77,7 @@ class FitOptions:
     weights: Weights = "stacking"
     effort: Effort = "normal"
     deadline: Deadline = None
-    model: Network = "default"
+    network: Network = "default"
     ranking: Ranking = "expected-loss"
     drop_missing: DropMissing = False
     exclude: Exclude = None
@@ -89,18 +89,16 @@ class FitOptions:
         from kitt.pipeline import suggest_dataset
         from kitt.table.dataset import Dataset
 
-        began = time.monotonic()
-        chosen = {name: getattr(self, name) for name in ("k", "weights", "effort", "model", "ranking", "deadline")}
+        clock = Clock.unlimited().at_most(self.deadline)
+        chosen = {name: getattr(self, name) for name in ("k", "weights", "effort", "network", "ranking", "deadline")}
         options = Options.of(**chosen, random_state=self.seed)  # reports a wrong option before anything is read
         check_writable(out, self.table)
         dataset = Dataset.read(self.table, self.target, self.drop_missing, self.exclude or ())
-        started = time.monotonic()
-        if options.deadline is not None:
-            options = replace(options, deadline=max(options.deadline - _FILES * (started - began), _LEAST_SECONDS))
-        suggestion = suggest_dataset(dataset, options, progress=progress)
-        ended = time.monotonic()
-        is_early = self.deadline is None or began + self.deadline - ended > _CHECKS * (ended - started)
-        return suggestion, is_early
+        for_files = (_FILES - 1) * clock.spent  # to explain and write the model
+        suggestion = suggest_dataset(
+            dataset, options, progress=progress, clock=Clock(max(clock.left - for_files, _LEAST_SECONDS))
+        )
+        return suggestion, clock.left > _CHECKS * sum(suggestion.seconds.values())
 
 
 def options_of_fits(command: Callable[..., None]) -> Callable[..., None]:

@@ -68,7 +68,7 @@ def suggest(
     tables: Annotated[list[str], typer.Argument(metavar="TABLE", help="CSV or Parquet files, directories, or -.")],
     target: Target = None,
     k: K = 3,
-    model: Network = "default",
+    network: Network = "default",
     ranking: Ranking = "expected-loss",
     drop_missing: DropMissing = False,
     exclude: Exclude = None,
@@ -79,7 +79,7 @@ def suggest(
 ) -> None:
     """Propose kernels for tables, with probabilities, without fitting anything."""
     paths = list(files_of(tables))
-    job = (target, drop_missing, tuple(exclude or ()), {"k": k, "model": model, "ranking": ranking})
+    job = (target, drop_missing, tuple(exclude or ()), {"k": k, "network": network, "ranking": ranking})
     failed = 0
     for record in _each(paths, job, jobs, backend, scheduler):
         failed += "error" in record

@@ -31,7 +31,7 @@ _KINDS = {404: "NotFound", 405: "NotAllowed", 409: "NotReady", 413: "TooLarge", 
 def create_app(settings: Settings | None = None) -> FastAPI:
     """The application. The network is loaded here, so that a bad checkpoint is an error at the start."""
     settings = settings or Settings()
-    load(settings.model)
+    load(settings.network)
     queue = Queue(settings)
 
     @asynccontextmanager

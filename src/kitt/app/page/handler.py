@@ -75,9 +75,9 @@ class Handler:
         return await self._in_thread(partial(self._suggest, table, question))
 
     def _suggest(self, table: Upload, question: schemas.Question) -> tuple[FitTask, dict[str, Any]]:
-        if question.model not in (None, self.settings.model, *(facts.name for facts in bundled())):
-            raise InvalidInputError(f"no network is called '{question.model}': see /api/models")
-        options: dict[str, Any] = {"k": question.k, "model": question.model or self.settings.model}
+        if question.network not in (None, self.settings.network, *(facts.name for facts in bundled())):
+            raise InvalidInputError(f"no network is called '{question.network}': see /api/networks")
+        options: dict[str, Any] = {"k": question.k, "network": question.network or self.settings.network}
         if isinstance(question, schemas.FitQuestion):
             deadline = min(question.deadline or _DEADLINE, self.settings.max_deadline)
             options |= {"deadline": deadline, "effort": question.effort}

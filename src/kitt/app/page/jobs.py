@@ -8,7 +8,6 @@ import multiprocessing
 import os
 import secrets
 import threading
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import Any, Literal
 
 from kitt.app.page import worker
 from kitt.app.page.settings import Settings
+from kitt.clock import Clock
 from kitt.errors import InvalidInputError
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
@@ -47,9 +47,9 @@ class Job:
     share: float = 0.0
     error: tuple[str, str] | None = None  # kind and message
     results: worker.Results | None = None
-    began: float | None = None
-    ended: float | None = None
-    seen: float = field(default_factory=time.monotonic)  # time of the last request
+    began: Clock | None = None
+    ended: Clock | None = None
+    seen: Clock = field(default_factory=Clock.unlimited)  # since the last request
     listeners: int = 0
     process: Any = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -65,7 +65,9 @@ class Job:
     @property
     def seconds(self) -> float:
         """The seconds that the job has run, or ran until it ended."""
-        return 0.0 if self.began is None else (self.ended or time.monotonic()) - self.began
+        if self.began is None:
+            return 0.0
+        return self.began.spent if self.ended is None else self.ended.start - self.began.start
 
     def tell(self) -> None:
         """Wake all listeners."""
@@ -93,7 +95,7 @@ class Job:
     def end(self, state: State, what: str) -> None:
         if self.is_over:
             return
-        self.state, self.what, self.ended, self.task = state, what, time.monotonic(), None
+        self.state, self.what, self.ended, self.task = state, what, Clock.unlimited(), None
         if self.process is not None and self.process.pid:
             self.process.kill()  # immediately, because it has nothing to save
         self.tell()
@@ -141,7 +143,7 @@ class Queue:
     def get(self, key: str) -> Job | None:
         job = self._jobs.get(key)
         if job is not None:
-            job.seen = time.monotonic()
+            job.seen = Clock.unlimited()
         return job
 
     def place(self, job: Job) -> int | None:
@@ -166,7 +168,7 @@ class Queue:
                     await asyncio.wait_for(changed.wait(), _HEARTBEAT)
         finally:
             job.listeners -= 1
-            job.seen = time.monotonic()
+            job.seen = Clock.unlimited()
 
     # --- background tasks
 
@@ -178,7 +180,7 @@ class Queue:
         waiting = self._waiting
         while waiting and len(self._running) < self.settings.jobs:
             job = waiting.pop(0)
-            job.state, job.what, job.began = "running", "starting", time.monotonic()
+            job.state, job.what, job.began = "running", "starting", Clock.unlimited()
             task = asyncio.create_task(self._run(job))
             self._running.add(task)
             task.add_done_callback(self._finished)
@@ -216,12 +218,12 @@ class Queue:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(_SWEEP)
-            now, settings = time.monotonic(), self.settings
+            settings = self.settings
             over = [job for job in self._jobs.values() if job.is_over]
             for job in list(self._jobs.values()):
-                if not job.is_over and not job.listeners and now - job.seen > settings.abandon_after:
+                if not job.is_over and not job.listeners and job.seen.spent > settings.abandon_after:
                     self.forget(job, "no client requested it any more")
-                elif job.ended is not None and now - job.ended > settings.expire_after:
+                elif job.ended is not None and job.ended.spent > settings.expire_after:
                     self.forget(job, "expired")
             for job in over[: max(0, len(over) - _MAX_KEPT)]:
                 self.forget(job, "expired")

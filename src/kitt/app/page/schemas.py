@@ -26,7 +26,7 @@ class Question(TableQuestion):
     exclude: list[Text] = Field([], description="Columns to ignore.")
     drop_missing: bool = Field(False, description="Leave out rows with missing values.")
     k: int = Field(3, ge=1, le=10, description="Number of kernels that the network proposes.")
-    model: Text | None = Field(None, description="Trained network, one of /api/models; without it, the server's.")
+    network: Text | None = Field(None, description="Trained network, one of /api/networks; without it, the server's.")
 
 
 class FitQuestion(Question):
@@ -134,7 +134,7 @@ class JobFacts(BaseModel):
     links: dict[str, str]
 
 
-class ModelFacts(BaseModel):
+class NetworkFacts(BaseModel):
     name: str
     parameters: int
     words: int

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Settings:
     host: str = "127.0.0.1"
     port: int = 8765
-    model: str = "default"  # checkpoint
+    network: str = "default"  # its checkpoint
     jobs: int = 1  # fits that run at the same time
     max_bytes: int = 20_000_000  # largest size of a request
     max_rows: int = 20_000

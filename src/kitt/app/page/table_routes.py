@@ -59,11 +59,11 @@ def _started(job: Job, response: Response, handler: Served) -> dict[str, Any]:
     return job_facts(job, handler.queue)
 
 
-@router.get("/models", response_model=list[schemas.ModelFacts], responses=_ELSEWHERE)
-def models(handler: Served) -> Any:
+@router.get("/networks", response_model=list[schemas.NetworkFacts], responses=_ELSEWHERE)
+def networks(handler: Served) -> Any:
     """The trained networks."""
     known = {facts.name: facts for facts in bundled()}
-    used = handler.settings.model
+    used = handler.settings.network
     known.setdefault(used, read_facts(used))
     return [
         {**facts.to_dict(), "name": name, "words": len(facts.words), "is_default": name == used}

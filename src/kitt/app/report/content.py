@@ -218,7 +218,7 @@ def settings(suggestion: Suggestion, seconds: float) -> Iterator[tuple[str, str]
     """Everything that is needed to reproduce the fit; `seconds` is the time that the report took."""
     options = suggestion.options
     yield "versions", versions()
-    yield "network", Path(options.model).name
+    yield "network", Path(options.network).name
     yield "it saw", rows_text(suggestion)
     yield "captions", f"{options.k}, by {options.head}, {options.search} search, ranked by {options.ranking}"
     yield "fit", f"{options.objective}; averaged by {options.weights}"
