@@ -1,5 +1,6 @@
 """The code of README and docs runs as it is printed, and published numbers are those of their commands."""
 
+import json
 import re
 import runpy
 import sys
@@ -14,9 +15,11 @@ from kitt_lab.bench.cli import app as bench
 from kitt_lab.bench.show import specs_of, splits_of
 
 ROOT = Path(__file__).parents[1]
+NOTEBOOK, LINES = ROOT / "docs" / "notebook", ROOT / "lab" / "results"
+WRITTEN = sorted(path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "gallery")  # those are built
 PAGES = [
     path.relative_to(ROOT).as_posix()
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    for path in (ROOT / "README.md", *WRITTEN)
     if "```python" in path.read_text(encoding="utf-8")
 ]
 
@@ -33,22 +36,22 @@ def test_the_python_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytes
         exec(code, names)
 
 
-@pytest.mark.parametrize(("name", "tables"), [("results.md", 11), ("forecasts.md", 2), ("archive.md", 10)])
+@pytest.mark.parametrize(("name", "tables"), [("results.md", 10), ("forecasts.md", 2)])
 def test_the_tables_of_the_results_are_those_of_their_lines(name: str, tables: int) -> None:
-    docs = runpy.run_path(str(ROOT / "docs" / "tables.py"))
-    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
-    assert ROOT / "docs" / name in docs["PAGES"]
+    docs = runpy.run_path(str(NOTEBOOK / "tables.py"))
+    page = (NOTEBOOK / name).read_text(encoding="utf-8")
+    assert NOTEBOOK / name in docs["PAGES"]
     assert (
         len(docs["PRINTED"].findall(page)) == len(re.findall(r"^`kitt bench table .*`:$", page, re.MULTILINE)) == tables
     )
-    assert docs["fresh"](page) == page, "python docs/tables.py writes them again"
+    assert docs["fresh"](page) == page, "python docs/notebook/tables.py writes them again"
 
 
 RESULTS: dict[str, Any] = runpy.run_path(str(ROOT / "lab" / "kitt_lab" / "bench" / "results.py"))
 PLACES = {"data": "tables", "out": "lines", "python": sys.executable}
 
 
-@pytest.mark.parametrize("step", [*RESULTS["STEPS"], *RESULTS["ARCHIVE"]], ids=lambda step: step.name)
+@pytest.mark.parametrize("step", RESULTS["STEPS"], ids=lambda step: step.name)
 def test_the_commands_of_the_results_exist(step: Any) -> None:
     """Every option and every method is known; nothing is run."""
     program, *rest = step.arguments(PLACES)
@@ -88,20 +91,26 @@ def test_what_a_step_printed_is_published_with_its_command_and_its_own_commit(tm
 
 
 def test_no_page_has_a_gap_left_to_fill() -> None:
-    for path in (ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")):
+    for path in (ROOT / "README.md", ROOT / "CHANGELOG.md", *WRITTEN):
         assert "@@" not in path.read_text(encoding="utf-8"), path
 
 
 def test_what_the_docs_read_is_written_by_a_step() -> None:
-    written = {step.lines for step in RESULTS["STEPS"]}
-    published = {path.stem for path in (ROOT / "docs" / "results").glob("*.jsonl")}
-    assert published <= written
-    pages = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md"))
-    assert {name for name in published if f"docs/results/{name}.jsonl" in pages} == published
-    assert {path.stem for path in (ROOT / "docs" / "results" / "archive").glob("*.jsonl")} <= {
-        step.lines for step in RESULTS["ARCHIVE"]
-    }
+    published = {path.stem for path in LINES.glob("*.jsonl")}
+    assert published <= {step.lines for step in RESULTS["STEPS"]}
+    pages = "".join(path.read_text(encoding="utf-8") for path in WRITTEN)
+    assert {name for name in published if f"lab/results/{name}.jsonl" in pages} == published
     without_lines = {step.name for step in RESULTS["STEPS"] if not step.lines}
-    assert {path.stem for path in (ROOT / "docs" / "results" / "printed").glob("*.txt")} <= without_lines
-    shown = {path.name for path in (ROOT / "docs" / "images").glob("*.png")}
-    assert {name for name in shown if f"images/{name}" in pages + (ROOT / "README.md").read_text()} == shown
+    assert {path.stem for path in (LINES / "printed").glob("*.txt")} <= without_lines
+    shown = {path.name for folder in (ROOT / "docs" / "images", NOTEBOOK) for path in folder.glob("*.png")}
+    assert {name for name in shown if f"{name})" in pages + (ROOT / "README.md").read_text(encoding="utf-8")} == shown
+
+
+def test_published_lines_are_short() -> None:
+    line = {"key": {"noise": 0.1}, "status": "ok", "result": {"nlpd": 1 / 3, "details": {"kernels": 9}}, "seconds": 2.0}
+    line["versions"] = {"commit": "abc1234", "torch": "2.13.0"}
+    short = '{"key":{"noise":0.1},"status":"ok","result":{"nlpd":0.33333333},"versions":{"commit":"abc1234"}}'
+    assert RESULTS["shortened"](line) == RESULTS["shortened"](json.loads(short)) == short
+    sizes = [path.stat().st_size for path in LINES.rglob("*.*")]
+    assert max(sizes) < 1e6
+    assert sum(sizes) < 5e6

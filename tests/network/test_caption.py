@@ -162,7 +162,7 @@ def test_captions_that_differ_in_noise_alone_have_the_same_expected_loss():
 
 @pytest.mark.parametrize("columns", [1, 4, 8])
 def test_noise_is_mostly_called_noise(columns):
-    """At least nine of ten here; docs/training.md has the share of more tables."""
+    """At least nine of ten here; docs/notebook/training.md has the share of more tables."""
     rng = np.random.default_rng(columns)
     tables = [(rng.normal(size=(n, columns)), rng.normal(size=n)) for n in rng.integers(50, 500, 20)]
     assert sum(not caption(X, y).best.expression.signal for X, y in tables) >= 18

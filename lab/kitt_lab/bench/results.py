@@ -3,11 +3,11 @@
 The steps run one after the other. Those of `kitt bench` write JSON lines to the folder `--out` and resume where they were,
 so that this may be stopped at any time; what a step prints is kept there too, as text, and a step that ended with the
 present commit is not run again, unless files differ from it. `--only` runs some of the steps. With `--publish`, the new
-lines take the place of those in docs/results that measure the same, if all new ones are of the present commit, and the
-tables that docs/tables.py makes of them are written again, each with the commits of its lines. What steps without
-lines printed goes to docs/results/printed, with its command and commit; tables that were typed from it must be typed again.
-`--archive` runs the benchmarks of docs/archive.md instead, with the present model; they are never published, because that
-page is about an earlier one. `--list` shows the commands, with about the hours that each takes on one core of a laptop.
+lines take the place of those in lab/results that measure the same, if all new ones are of the present commit, and the
+tables that docs/notebook/tables.py makes of them are written again, each with the commits of its lines. Published lines
+are short: numbers have eight digits, and fields that no table reads are left out. What steps without lines printed goes to
+lab/results/printed, with its command and commit; tables that were typed from it must be typed again.
+`--list` shows the commands, with about the hours that each takes on one core of a laptop.
 """
 
 from __future__ import annotations
@@ -22,15 +22,19 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kitt_lab.bench.runner import Line, identity, read, versions
 
 ROOT = Path(__file__).resolve().parents[3]
+RESULTS = ROOT / "lab" / "results"
+DIGITS = 8  # of a published number
+UNREAD = frozenset(  # fields of a result that no table or figure reads
+    ("details", "fit_cpu_seconds", "predict_cpu_seconds", "random_state", "gradient")
+)
 QUICK = "rbf-ard,rbf-ard-botorch,matern52-ard,matern52-ard-botorch,sklearn-gp,gradient-boosting,ahgp,deep-kernel,\
 spectral-mixture,kitt"
 SLOW = "tree-search:seconds=900,nkn:starts=3"  # over five minutes on some of the UCI tables
-CHOICES = "random-word,kitt-e@default,kitt-ed@default,kitt-e@paper,kitt-ed@paper"
-SERIES = f"{QUICK},{CHOICES},tree-search:seconds=120,nkn"
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class Step:
         return shlex.split((start + self.command + end).format_map(places))
 
 
-STEPS: tuple[Step, ...] = (  # docs/results.md, docs/claims.md, docs/forecasts.md, docs/training.md and the README
+STEPS: tuple[Step, ...] = (  # the pages of docs/notebook and the README
     Step(
         "atlas",
         0.5,
@@ -133,56 +137,12 @@ STEPS: tuple[Step, ...] = (  # docs/results.md, docs/claims.md, docs/forecasts.m
         "{python} -m kitt_lab.bench.large_table --rows 1000000 --columns 6 --without-svgp --deadline 30",
     ),
 )
-ARCHIVE: tuple[Step, ...] = (  # docs/archive.md; splits 0 to 2 of the UCI tables were used for tuning
-    Step("uci", 1.0, f"bench uci --data {{data}} --splits 0-2 --methods {QUICK}", "uci"),
-    Step("uci-slow", 5.0, f"bench uci --data {{data}} --splits 0-2 --methods {SLOW}", "uci"),
-    Step("uci-choices", 1.0, f"bench uci --data {{data}} --splits 0-2 --methods {CHOICES}", "uci"),
-    Step(
-        "uci-noise",
-        0.1,
-        "bench uci --data {data} --splits 0-2 --tables boston,concrete,yacht,naval "
-        "--methods rbf-constant-noise,rbf-linear-noise,rbf-shifted-noise",
-        "uci",
-    ),
-    Step(
-        "objective",
-        0.5,
-        "bench uci --data {data} --splits 0-2 --tables yacht,boston,energy,concrete --methods kitt,kitt:objective=ml",
-        "objective",
-    ),
-    Step("timeseries", 0.5, f"bench timeseries --data {{data}} --splits 0 --methods {SERIES}", "timeseries"),
-    Step("words-200", 0.4, "bench words --data {data} --rows 200 --splits 0-3", "words-200"),
-    Step("words-200-ml", 0.1, "bench words --data {data} --rows 200 --splits 1 --set objective=ml", "words-200"),
-    Step("words-500", 0.4, "bench words --data {data} --rows 500 --splits 3", "words-500"),
-    Step("regret", 0.1, "bench regret --data {data} --rows 200 --splits 2-3", "words-200"),
-    Step("regret-tuned-on", 0.1, "bench regret --data {data} --rows 200 --splits 0-1", "words-200"),
-    Step(
-        "recovery",
-        3.0,
-        "bench recovery --models default,paper --kinds words,primitives --priors paper "
-        "--exhaustive 200 --set objective=ml",
-        "recovery",
-    ),
-    Step(
-        "recovery-sums",
-        0.7,
-        "bench recovery --models default,paper --kinds captions --priors default",
-        "recovery",
-    ),
-    Step("calibration", 0.2, "bench calibration --batches 150", "calibration"),
-    Step("claims", 3.0, "bench claims --first 80 --count 500", "claims"),  # on which the rules were chosen
-    Step("fit", 1.0, "bench fit --data {data} --limit 180", "fit"),
-    Step("latency", 0.1, "bench latency --data {data} --repeats 5", "latency"),
-    Step("busy", 0.1, "{python} -m kitt_lab.bench.busy"),
-    Step("large-table", 0.3, "{python} -m kitt_lab.bench.large_table --rows 100000 --columns 10"),
-    Step("simulator", 0.1, "{python} -m kitt_lab.bench.simulator --seconds 0.8"),
-)
 
 
 def run(step: Step, arguments: list[str], out: Path) -> int:
     """Run a step in the root of the repository, with what it prints both here and in a file."""
-    folder = ROOT / "src"
-    path = os.pathsep.join(part for part in (str(folder), os.environ.get("PYTHONPATH")) if part)
+    folders = (str(ROOT / "src"), str(ROOT / "lab"), os.environ.get("PYTHONPATH"))
+    path = os.pathsep.join(folder for folder in folders if folder)
     environment = os.environ | {"PYTHONPATH": path, "PYTHON": sys.executable}
     process = subprocess.Popen(arguments, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -194,7 +154,7 @@ def run(step: Step, arguments: list[str], out: Path) -> int:
 
 
 def publish(out: Path, commit: str, steps: Sequence[Step]) -> None:
-    """Put the lines of these steps, and what those without lines printed, into docs/results, and write the tables again."""
+    """Put the lines of these steps, and what those without lines printed, into lab/results, and write the tables again."""
     names = sorted({step.lines for step in steps if step.lines and (out / f"{step.lines}.jsonl").exists()})
     new = {name: read(out / f"{name}.jsonl") for name in names}
     if not is_known(commit):
@@ -202,18 +162,18 @@ def publish(out: Path, commit: str, steps: Sequence[Step]) -> None:
             "files differ from the last commit, or there is none: commit them, run the steps again, and publish then"
         )
     commits = {name: {line.get("versions", {}).get("commit") or "unknown" for line in new[name]} for name in names}
-    if mixed := {name: found - {commit} for name, found in commits.items() if found - {commit}}:
-        told = "; ".join(f"{name} has lines of {', '.join(sorted(found))}" for name, found in mixed.items())
+    if mixed := {name: theirs - {commit} for name, theirs in commits.items() if theirs - {commit}}:
+        told = "; ".join(f"{name} has lines of {', '.join(sorted(others))}" for name, others in mixed.items())
         sys.exit(f"not all lines are of {commit}: {told}. Move them away and run the steps again, and publish then")
     for name in names:
-        path = ROOT / "docs" / "results" / f"{name}.jsonl"
+        path = RESULTS / f"{name}.jsonl"
         lines = merged(read(path), new[name])
         print(f"{name}: {len(new[name])} new lines, {len(lines) - len(new[name])} earlier ones stay")
-        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+        path.write_text("".join(f"{shortened(line)}\n" for line in lines), encoding="utf-8")
     for step in steps:
         if not step.lines and (text := printed(out, step, commit)):
-            (ROOT / "docs" / "results" / "printed" / f"{step.name}.txt").write_text(text, encoding="utf-8")
-    subprocess.run([sys.executable, ROOT / "docs" / "tables.py"], check=True)
+            (RESULTS / "printed" / f"{step.name}.txt").write_text(text, encoding="utf-8")
+    subprocess.run([sys.executable, ROOT / "docs" / "notebook" / "tables.py"], check=True)
 
 
 def printed(out: Path, step: Step, commit: str) -> str:
@@ -247,6 +207,23 @@ def merged(old: Iterable[Line], new: Iterable[Line]) -> list[Line]:
     return list(lines.values())
 
 
+def shortened(line: Line) -> str:
+    """A line as it is published: what a table or a reader needs of it, in numbers of eight digits."""
+    short: Line = {name: _rounded(line[name]) for name in ("status", "error", "cpu_seconds") if name in line}
+    if "result" in line:
+        short["result"] = {name: _rounded(value) for name, value in line["result"].items() if name not in UNREAD}
+    commit = line.get("versions", {}).get("commit", "")
+    return json.dumps({"key": line["key"], **short, "versions": {"commit": commit}}, separators=(",", ":"))
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _rounded(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(part) for part in value]
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+
+
 def _measured(line: Line) -> str:
     """What a line measures: its key, without the state of the network."""
     return identity({name: value for name, value in line["key"].items() if name != "network"})
@@ -258,16 +235,15 @@ def main() -> int:
         "--data", type=Path, default=ROOT.parent / "shared" / "data", help="folder with uci/ and atlas/"
     )
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "results")
-    parser.add_argument("--archive", action="store_true", help="run the benchmarks of docs/archive.md instead")
     parser.add_argument("--list", action="store_true", help="show the commands and their hours, and run nothing")
     parser.add_argument("--only", nargs="+", metavar="STEP", help="run these steps only, by their names")
     parser.add_argument(
         "--publish", action="store_true", help="replace the published lines, and write their tables again"
     )
     asked = parser.parse_args()
-    out = (asked.out / "archive" if asked.archive else asked.out).resolve()
+    out = asked.out.resolve()
     places = {"data": str(asked.data.resolve()), "out": str(out), "python": sys.executable}
-    steps, commit = ARCHIVE if asked.archive else STEPS, versions()["commit"]
+    steps, commit = STEPS, versions()["commit"]
     if unknown := sorted(set(asked.only or ()) - {step.name for step in steps}):
         parser.error(f"no step is called {', '.join(unknown)}; the steps are {', '.join(step.name for step in steps)}")
     steps = tuple(step for step in steps if not asked.only or step.name in asked.only)
@@ -289,7 +265,7 @@ def main() -> int:
         if is_known(commit):
             stamp(out, step).write_text(commit, encoding="utf-8")
         print(f"    {(time.monotonic() - began) / 3600:.2f} h", flush=True)
-    if asked.publish and not asked.archive and not asked.list:
+    if asked.publish and not asked.list:
         publish(out, commit, steps)
     return 0
 

@@ -24,7 +24,7 @@ from kitt.model.predictive import Predictive, Tail
 from kitt.table.scaling import FloatArray
 
 # How weights are made and widths corrected. Temperature, power and the number of GPs were chosen on the development series
-# of docs/forecasts.md, none of which is in the benchmark; the others on the first 80 % of the 24 series of
+# of docs/notebook/forecasts.md, none of which is in the benchmark; the others on the first 80 % of the 24 series of
 # `kitt bench atlas --kind series` and on other series.
 _TEMPERATURE = 16.0  # differences of evidence are divided by this
 _ERROR_POWER = 2.0  # a weight is divided by this power of the mean absolute error over past origins

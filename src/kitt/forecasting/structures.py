@@ -40,9 +40,9 @@ COVARIATES = "Matern52"  # a smooth function of the columns that are known in th
 _OFF_SLOPE, _OFF_LENGTHSCALE, _OFF_PERIOD = -16.0, 18.0, 5.0  # raw values at which a column has no influence
 
 # Priors on the standardised scale, as (mean, standard deviation) of a logarithm. Those of smooth and fading trends were
-# compared on the development series of docs/forecasts.md, none of which is in the benchmark. The others were set by hand,
-# looked at on the first 80 % of the 24 series of `kitt bench atlas --kind series`, of which the last fifth was forecast,
-# and on other series; simulated series (`kitt_lab.series`) were a check.
+# compared on the development series of docs/notebook/forecasts.md, none of which is in the benchmark. The others were set by
+# hand, looked at on the first 80 % of the 24 series of `kitt bench atlas --kind series`, of which the last fifth was
+# forecast, and on other series; simulated series (`kitt_lab.series`) were a check.
 _WALK_LENGTHSCALE = 50.0  # the lengthscale of a random walk; a whole series is 3.5 long
 _WALK_VARIANCE = (1.5, 2.5)
 _SMOOTH_LENGTHSCALE = (3.0, 0.3)

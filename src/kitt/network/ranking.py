@@ -18,7 +18,7 @@ RANKINGS = ("expected-loss", "probability")
 
 
 # Chosen by cross-validation over the tables of tasks of `kitt bench losses`. The last one is as large as tables of noise
-# require (`kitt_lab/bench/noise.py`, docs/training.md).
+# require (`kitt_lab/bench/noise.py`, docs/notebook/training.md).
 _OWN_LOSS_WEIGHT = 0.2  # weight of a further caption's own expected loss, beside its gain over those chosen
 _CLOSE_LOSS = 0.01  # among losses this close, in nats per row, the caption of the largest belief comes first
 _CLOSE_NOISE = 0.03  # the same for noise alone, because a signal that is not there misleads
