@@ -1,4 +1,4 @@
-"""`python docs/notebook/tables.py`: writes the tables of the pages of results again, each from the command above it.
+"""`python docs/notebook/tables.py`: writes the tables of benchmarks in the docs again, each from the command above it.
 
 A paragraph that is one command, `kitt bench table ...`, and ends with a colon is followed by what that command prints.
 """
@@ -15,7 +15,7 @@ from kitt_lab.bench.cli import app
 from kitt_lab.bench.runner import MIXED
 
 NOTEBOOK = Path(__file__).parent
-PAGES = tuple(NOTEBOOK / f"{name}.md" for name in ("results", "forecasts"))
+PAGES = (NOTEBOOK / "results.md", NOTEBOOK / "forecasts.md", NOTEBOOK.parent / "forecasts.md")
 PART = rf"\*\*.*\*\*\n|{MIXED}.*\n|(?:\|.*\n)+"  # a title, a warning, or the rows of a table
 PRINTED = re.compile(rf"^`kitt bench (table [^`]+)`:\n(?:\n(?:{PART}))+", re.MULTILINE)
 
