@@ -192,9 +192,8 @@ def test_fantasies_are_models_of_their_own(model: Model) -> None:
 
 @pytest.mark.parametrize("name", ["LogExpectedImprovement", "UpperConfidenceBound", "qLogNEI", "qLogEI", "KG"])
 def test_acquisition_functions(model: Model, name: str) -> None:
-    from botorch.optim import optimize_acqf
-
     from botorch import acquisition as a
+    from botorch.optim import optimize_acqf
 
     botorch_model = model.to_botorch()
     X, y = botorch_model.train_inputs[0], botorch_model.train_targets
