@@ -16,9 +16,10 @@ from torch import Tensor
 
 from kitt.errors import InvalidInputError
 from kitt.kernels.exact import draw
+from kitt.kernels.formulas import FORMULAS
 from kitt.kernels.grammar import WORDS, Primitive, parse
-from kitt.kernels.kernel import FORMULAS, primitive_matrix
 from kitt.kernels.priors import Cauchy, Context, Parameter, preset
+from kitt.kernels.product import primitive_matrix
 from kitt_lab.world import real_inputs, visible_periods, with_nuisances
 
 _CHUNK = 2**19  # entries of the covariance matrices worked on at once, so that they stay in the cache

@@ -16,8 +16,9 @@ from jsonschema import Draft202012Validator
 
 from kitt.errors import CheckpointError, InvalidInputError
 from kitt.kernels.fitted_kernel import FittedKernel, schema
+from kitt.kernels.formulas import FORMULAS
 from kitt.kernels.grammar import WORDS, Expression, Primitive, parse
-from kitt.kernels.kernel import FORMULAS, Kernel
+from kitt.kernels.kernel import Kernel
 from kitt.table.scaling import Standardiser
 
 COLUMNS = ("height", "Größe", "x 3")

@@ -14,9 +14,11 @@ from torch.testing import assert_close
 from kitt.errors import InvalidInputError
 from kitt.kernels.exact import Likelihood
 from kitt.kernels.fitted_kernel import FittedKernel
+from kitt.kernels.formulas import FORMULAS
 from kitt.kernels.grammar import WORDS, Expression, Primitive, Word, parse
-from kitt.kernels.kernel import FORMULAS, Kernel, primitive_matrix
+from kitt.kernels.kernel import Kernel
 from kitt.kernels.priors import Parameter
+from kitt.kernels.product import primitive_matrix
 
 N, D = 12, 3
 every_word = pytest.mark.parametrize("word", WORDS, ids=str)
@@ -147,20 +149,21 @@ def test_batch_equals_loop(word: Word) -> None:
 
 
 @every_word
-def test_a_mask_is_a_dropped_column(word: Word) -> None:
-    kernel, theta, X, y = case(word)
-    masked = Kernel(kernel.expression, D, torch.tensor([1.0, 0.0, 1.0]))
-    small = Kernel(kernel.expression, D - 1)
+def test_a_word_of_chosen_columns_is_that_of_a_table_of_these(word: Word) -> None:
+    if word.is_noise and Primitive.LINEAR not in word.factors:
+        return  # White sees no columns
     keep = [0, 2]
-    kept = small.flatten({n: v[keep] if v.dim() else v for n, v in kernel.unflatten(theta).items()})
-    assert_close(covariance(masked, theta, X), covariance(small, kept, X[:, keep]), rtol=1e-12, atol=1e-12)
-    value, gradient = Likelihood(masked, X, y).value_and_gradient(theta)
-    small_value, small_gradient = Likelihood(small, X[:, keep], y).value_and_gradient(kept)
-    assert_close(value, small_value)
-    index = torch.cat([torch.arange(s.start, s.slice.stop)[keep if s.size == D else [0]] for s in kernel.slots])
-    assert_close(gradient[index], small_gradient, rtol=1e-9, atol=1e-9)
-    others = [i for i in range(kernel.size) if i not in index]
-    assert gradient[others].abs().max() == 0 if others else True
+    chosen = Word(word.factors, columns=((0, 2),) * len(word.factors))
+    kernel, small = Kernel(Expression((chosen,)), D), Kernel(Expression((word,)), D - 1)
+    assert kernel.size == small.size
+    theta, X, y = 0.5 * randn(kernel.size), randn(N, D, seed=99), randn(N, seed=77)
+    assert_close(covariance(kernel, theta, X), covariance(small, theta, X[:, keep]), rtol=1e-12, atol=1e-12)
+    for one, other in zip(
+        Likelihood(kernel, X, y).value_and_gradient(theta),
+        Likelihood(small, X[:, keep], y).value_and_gradient(theta),
+        strict=True,
+    ):
+        assert_close(one, other, rtol=1e-9, atol=1e-9)
 
 
 @every_word
@@ -216,18 +219,24 @@ def test_slot_names_and_errors() -> None:
         Kernel(parse("RBF"), 0)
 
 
-def test_a_mask_for_each_word() -> None:
-    kernel = Kernel(parse("RBF + Linear"), 2, torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
-    theta, X = 0.5 * randn(kernel.size), randn(N, 2)
+def test_each_factor_has_its_own_columns() -> None:
+    kernel = Kernel(parse("Linear(x2)*RBF(x1, x3) + Cosine(x2)"), D)
+    theta, X = 0.5 * randn(kernel.size), randn(N, D)
     values = kernel.unflatten(theta)
-    rbf = values["RBF.variance"] * primitive_matrix(
-        Primitive.RBF, X[:, :1], {Parameter.LENGTHSCALE: values["RBF[0].lengthscale"][:1]}, torch.ones(1)
+    rbf = primitive_matrix(
+        Primitive.RBF,
+        X[:, [0, 2]],
+        {Parameter.LENGTHSCALE: values["Linear(x2)*RBF(x1, x3)[1].lengthscale"]},
+        torch.ones(2),
     )
-    slope, shift = values["Linear[0].slope"][1:], values["Linear[0].shift"][1:]
-    linear = primitive_matrix(
-        Primitive.LINEAR, X[:, 1:], {Parameter.SLOPE: slope, Parameter.SHIFT: shift}, torch.ones(1)
-    )
-    assert_close(kernel.matrix(theta, X), rbf + linear)
+    slope, shift = (values[f"Linear(x2)*RBF(x1, x3)[0].{name}"] for name in ("slope", "shift"))
+    own = {Parameter.SLOPE: slope, Parameter.SHIFT: shift}
+    linear = primitive_matrix(Primitive.LINEAR, X[:, 1:2], own, torch.ones(1))
+    wave = {Parameter.FREQUENCY: values["Cosine(x2)[0].frequency"]}
+    cosine = values["Cosine(x2).variance"] * primitive_matrix(Primitive.COSINE, X[:, 1:2], wave, torch.ones(1))
+    assert_close(kernel.matrix(theta, X), rbf * linear + cosine)
+    with pytest.raises(InvalidInputError, match="refers to column x3, but the table has 2"):
+        Kernel(parse("RBF(x3)"), 2)
 
 
 def test_parameters_of_many_kernels_on_one_data_set() -> None:

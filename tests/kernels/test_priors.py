@@ -14,13 +14,14 @@ from kitt.kernels.priors import (
     PRESETS,
     Cauchy,
     Context,
+    LogLogistic,
     LogNormal,
     Parameter,
     Preset,
     preset,
 )
 
-CONTEXTS = [Context(factors, dims) for factors in (0, 1, 2) for dims in (1, 4, 50)]
+CONTEXTS = [Context(factors, dims, summed=n) for factors in (0, 1, 2) for dims in (1, 4, 50) for n in (1, 6)]
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -28,7 +29,7 @@ def test_every_preset_covers_every_parameter(name: str) -> None:
     for parameter in Parameter:
         for context in CONTEXTS:
             distribution = preset(name).distribution(parameter, context)
-            assert isinstance(distribution, Cauchy if parameter.is_signed else LogNormal)
+            assert isinstance(distribution, Cauchy if parameter.is_signed else LogNormal | LogLogistic)
             sample = distribution.sample((50,), torch.Generator().manual_seed(0))
             assert sample.shape == (50,)
             assert sample.dtype == torch.float64
@@ -54,11 +55,11 @@ def test_noise_has_a_floor() -> None:
     assert torch.isfinite(Parameter.NOISE.unconstrain(torch.tensor(NOISE_FLOOR, dtype=torch.float64)))
 
 
-@pytest.mark.parametrize("distribution", [LogNormal(0.3, 0.9), Cauchy(1.5)], ids=repr)
-def test_samples_follow_the_density(distribution: LogNormal | Cauchy) -> None:
+@pytest.mark.parametrize("distribution", [LogNormal(0.3, 0.9), Cauchy(1.5), LogLogistic(-1.0, 0.5)], ids=repr)
+def test_samples_follow_the_density(distribution: LogNormal | Cauchy | LogLogistic) -> None:
     """Quantiles of 100,000 draws against the integral of the density on the unconstrained scale."""
     draws = distribution.sample((100_000,), torch.Generator().manual_seed(1))
-    raw = draws.log() if isinstance(distribution, LogNormal) else draws
+    raw = draws if isinstance(distribution, Cauchy) else draws.log()
     grid = torch.linspace(-400, 400, 400_001, dtype=torch.float64)
     cdf = torch.cumsum(distribution.log_density(grid).exp(), 0) * (grid[1] - grid[0])
     assert cdf[-1] == pytest.approx(1, abs=3e-3)

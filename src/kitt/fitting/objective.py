@@ -31,6 +31,10 @@ BOX: dict[Parameter, tuple[float, float]] = {
     Parameter.VARIANCE: (-14.0, 12.0),
     Parameter.SLOPE: (-16.0, 12.0),
     Parameter.SHIFT: (-100.0, 100.0),
+    Parameter.AMPLITUDE: (-20.0, 12.0),
+    Parameter.OFFSET: (-20.0, 12.0),
+    Parameter.PAIRS: (-20.0, 12.0),
+    Parameter.JOINT: (-20.0, 12.0),
     Parameter.NOISE: (-18.0, 5.0),
 }
 
@@ -47,7 +51,7 @@ class Objective:
         bounds = [BOX[s.parameter] for s in self.kernel.slots for _ in range(s.size)]
         self.low, self.high = torch.tensor(bounds, dtype=torch.float64).unbind(1)
         for slot in (s for s in self.kernel.slots if s.parameter is Parameter.PERIOD):  # none between the levels
-            self.low[slot.slice] = table.shortest.log().clamp(*BOX[Parameter.PERIOD])
+            self.low[slot.slice] = table.shortest[list(slot.columns)].log().clamp(*BOX[Parameter.PERIOD])
 
     def clamp(self, theta: Tensor) -> Tensor:
         return torch.minimum(torch.maximum(theta, self.low), self.high)

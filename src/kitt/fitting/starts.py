@@ -17,9 +17,9 @@ from torch import Tensor
 
 from kitt.fitting.config import StartsConfig
 from kitt.fitting.spectrum import DEFAULT, DENSE_COLUMNS, Spectrum, regression
-from kitt.kernels.grammar import Expression, Primitive, Word
+from kitt.kernels.grammar import Arrangement, Expression, Primitive, Word
 from kitt.kernels.kernel import Kernel, Slot
-from kitt.kernels.priors import NOISE_FLOOR, Cauchy, Context, Distribution, Parameter, Preset
+from kitt.kernels.priors import NOISE_FLOOR, Cauchy, Distribution, Parameter, Preset
 
 Factor = dict[Parameter, Tensor]  # constrained values (D,) of one factor of a word
 
@@ -43,6 +43,14 @@ _LONG_PERIOD = 8.0  # of Periodic along a column without a period
 _WAVE_LENGTHSCALE = 0.7  # with which Periodic is close to a cosine wave
 _NEUTRAL_FREQUENCY = 0.02  # of a nearly constant Cosine
 _APART = 0.4  # by which the logarithms of the scales of two equal factors differ from their mean
+# Of words that act on columns; all set by hand.
+_COLUMN_LENGTHSCALES = (
+    1.0,
+    2.5,
+)  # lengthscales, in units of those of the suggested joint function over sqrt(D), within
+_COLUMN_RANGE = (0.3, 3.0)
+_LEAST_RELEVANCE = 1e-3  # smallest share of the variance that a column begins with
+_COLUMN_OFFSET, _COLUMN_PAIRS, _COLUMN_JOINT = 0.3, 0.3, 0.1
 _CAUCHY_MIDDLE = 0.25  # start of a parameter with a Cauchy prior, in units of its scale, for a gradient
 # Variances and noise with which the guesses are combined; all set by hand.
 _VARIANCES = (0.5, 10.0)  # range of the variance of a word alone
@@ -67,13 +75,7 @@ class FlatPrior:
 
     @classmethod
     def of(cls, preset: Preset, kernel: Kernel) -> FlatPrior:
-        words = kernel.expression.words
-
-        def context(slot: Slot) -> Context:
-            word = None if slot.word is None else words[slot.word]
-            return Context(word.bandwidth_factors, kernel.dims, word.is_noise) if word else Context(1, kernel.dims)
-
-        return cls(tuple((s, preset.distribution(s.parameter, context(s))) for s in kernel.slots))
+        return cls(tuple((s, preset.distribution(s.parameter, s.context)) for s in kernel.slots))
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """Unconstrained draws, (count, P)."""
@@ -226,6 +228,8 @@ def _tilt(word: Word, factor: int, X: Tensor, apart: float) -> Tensor:
 
 def guesses(word: Word, profile: Profile, variance: float) -> Tensor:
     """Unconstrained parameters of one word, (G, P), with the given mean variance over the points."""
+    if word.arrangement is not Arrangement.JOINT:
+        return _arranged(word, profile, variance)
     kernel = Kernel(Expression((word,)), profile.X.shape[1])
     widened = profile.widened(math.sqrt(max(word.bandwidth_factors, 1)))
     options = [_options(primitive, widened) for primitive in word.factors]
@@ -236,13 +240,37 @@ def guesses(word: Word, profile: Profile, variance: float) -> Tensor:
         values: dict[str, Tensor | float] = {"noise": 1.0, f"{word}.variance": 1.0}
         for j, (_, factor) in enumerate(choice):
             tilt = _tilt(word, j, profile.X, _APART)
-            values |= {f"{word}[{j}].{p.value}": v * tilt if p in _SCALES else v for p, v in factor.items()}
+            seen = list(word.columns_of(j, kernel.dims))
+            values |= {f"{word}[{j}].{p.value}": (v * tilt if p in _SCALES else v)[seen] for p, v in factor.items()}
         rows.append(kernel.flatten({s.name: values[s.name] for s in kernel.slots}))
     theta = torch.stack(rows)
     scale = variance / kernel.word_diagonals(theta, profile.X)[..., 0, :].mean(-1).clamp_min(1e-12)
     slot = next(s for s in kernel.slots if s.parameter in (Parameter.VARIANCE, Parameter.SLOPE))
     theta[:, slot.slice] += scale.log().unsqueeze(-1)
     return theta[:, :-1]
+
+
+def _arranged(word: Word, profile: Profile, variance: float) -> Tensor:
+    """Guesses of a word that acts on columns: lines as in a regression, and beside them functions of each column."""
+    D = profile.X.shape[1]
+    kernel = Kernel(Expression((word,)), D)
+    rows = []
+    for longer in _COLUMN_LENGTHSCALES:
+        lengthscale = longer * (profile.lengthscale / math.sqrt(D)).clamp(*_COLUMN_RANGE)
+        relevance = profile.lengthscale.reciprocal().square()
+        values: dict[Parameter, Tensor | float] = {
+            Parameter.LENGTHSCALE: lengthscale,
+            Parameter.AMPLITUDE: variance * (relevance / relevance.sum()).clamp_min(_LEAST_RELEVANCE),
+            Parameter.SLOPE: profile.slope,
+            Parameter.SHIFT: torch.zeros_like(lengthscale),
+            Parameter.OFFSET: _COLUMN_OFFSET,
+            Parameter.PAIRS: _COLUMN_PAIRS,
+            Parameter.JOINT: _COLUMN_JOINT * variance,
+            Parameter.VARIANCE: 1.0,
+            Parameter.NOISE: 1.0,
+        }
+        rows.append(kernel.flatten({s.name: values[s.parameter] for s in kernel.slots}))
+    return torch.stack(rows)[:, :-1]
 
 
 def noise_raw(variance: float) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from scipy.linalg import lapack
 from torch import Tensor
 
 from kitt.errors import FitError
-from kitt.kernels.kernel import Kernel, Saved, Term
+from kitt.kernels.kernel import Kernel, WordTerm
 from kitt.table.scaling import FloatArray
 
 LOG_2PI = math.log(2 * math.pi)
@@ -151,12 +152,12 @@ class Likelihood:
         (gradient,) = torch.autograd.grad([*leaves, noise], theta, [*grads, noise_grad])
         return _finite(value, str(self.kernel.expression)), _finite(gradient, str(self.kernel.expression))
 
-    def _blocks(self, terms: list[Term]) -> Iterator[list[Saved]]:
+    def _blocks(self, terms: list[WordTerm]) -> Iterator[list[Any]]:
         """For each panel of rows, each term up to the diagonal, and what its gradient needs."""
         for rows in self.panels:
             yield [term.rows(rows).block(term.rows(slice(0, rows.stop)), rows.start) for term in terms]
 
-    def _covariance(self, panels: Iterable[list[Saved]], noise: Tensor) -> Tensor:
+    def _covariance(self, panels: Iterable[list[Any]], noise: Tensor) -> Tensor:
         """Covariance of y, of which only the lower triangle is used."""
         N = self.X.shape[-2]
         K = self.X.new_zeros(*noise.shape[:-1], N, N)
@@ -166,7 +167,7 @@ class Likelihood:
         torch.diagonal(K, dim1=-2, dim2=-1).add_(noise)
         return K
 
-    def _contract(self, terms: list[Term], saved: list[list[Saved]], inverse: Tensor, alpha: Tensor) -> list[Tensor]:
+    def _contract(self, terms: list[WordTerm], saved: list[list[Any]], inverse: Tensor, alpha: Tensor) -> list[Tensor]:
         grads = [torch.zeros_like(leaf) for term in terms for leaf in term.leaves]
         for rows, blocks in zip(self.panels, saved, strict=True):
             columns = slice(0, rows.stop)

@@ -1,7 +1,8 @@
 """A kernel with the values of its parameters and the table that they refer to, and its JSON file.
 
-The file is described, with all formulas, in `schemas/kernel-1.json`. It refers to no library, so it can be read without
-this one. Files that are written today can always be read: a new format gets a new version, and version 1 keeps its reader.
+The file is described, with all formulas, in `schemas/kernel-2.json`. It refers to no library, so it can be read without
+this one. Files that are written today can always be read: a new format gets a new version, and old ones keep their readers.
+Version 1 had no arrangements of words and no columns of factors.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from torch import Tensor
 
 from kitt.errors import CheckpointError, InvalidInputError, KittError
 from kitt.files import check_format, check_schema, load_document, read_schema, write_text
-from kitt.kernels.grammar import Expression, Primitive, parse
+from kitt.kernels.grammar import Arrangement, Expression, Primitive, Word, parse
 from kitt.kernels.kernel import Kernel, Slot
 from kitt.kernels.priors import Parameter
 from kitt.table.scaling import FloatArray, Standardiser
 
-FORMAT, VERSION = "kitt-kernel", 1
+FORMAT, VERSION = "kitt-kernel", 2
 
 
 @dataclass(frozen=True)
@@ -71,17 +72,17 @@ class FittedKernel:
         object.__setattr__(self, "parameters", values)
 
     def _checked(self, slot: Slot, value: Any) -> tuple[float, ...] | float:
-        numbers = (float(value),) if slot.factor is None else tuple(map(float, value))
+        numbers = tuple(map(float, value)) if slot.columns else (float(value),)
         if len(numbers) != slot.size:
+            names = ", ".join(self.columns[d] for d in slot.columns)
             raise InvalidInputError(
-                f"{slot.name} needs one value for each of the {slot.size} columns {', '.join(self.columns)}; "
-                f"got {len(numbers)}"
+                f"{slot.name} needs one value for each of the {slot.size} columns {names}; got {len(numbers)}"
             )
         for number in numbers:
             if not math.isfinite(number) or not (slot.parameter.is_signed or number > 0):
                 wanted = "a finite number" if slot.parameter.is_signed else "a positive finite number"
                 raise InvalidInputError(f"{slot.name} must be {wanted}; got {number}")
-        return numbers[0] if slot.factor is None else numbers
+        return numbers if slot.columns else numbers[0]
 
     @classmethod
     def from_theta(
@@ -140,43 +141,43 @@ class FittedKernel:
         values: dict[str, Any] = {}
         for slot in self.kernel.slots:
             value = np.asarray(self.parameters[slot.name], dtype=np.float64)
-            if slot.factor is None:  # variances and noise
-                values[slot.name] = float(value * target)
+            if slot.columns:
+                seen = list(slot.columns)
+                values[slot.name] = tuple(self._rescaled(slot, value, factor[seen], offset[seen], target).tolist())
             else:
-                values[slot.name] = tuple(self._rescaled(slot, value, factor, offset, target).tolist())
+                values[slot.name] = float(value * target**slot.power)
         return FittedKernel(self.expression, values, self.columns, self.target, standardiser)
 
     def _rescaled(
         self, slot: Slot, value: FloatArray, factor: FloatArray, offset: FloatArray, target: float
     ) -> FloatArray:
-        """One parameter with a number for each column. The first Linear of a word includes the variance of the target."""
+        """One parameter with a number for each of its columns."""
         assert slot.word is not None
         assert slot.factor is not None
-        factors = self.expression.words[slot.word].factors
         if slot.parameter is Parameter.SHIFT:
             return factor * value + offset
         if slot.parameter is Parameter.SLOPE:
             shift = np.asarray(self.parameters[slot.name.replace(Parameter.SLOPE.value, Parameter.SHIFT.value)])
-            carried = target if factors.index(Primitive.LINEAR) == slot.factor else 1.0
+            carried = target**slot.power
             return carried * value * (1 + (factor * shift + offset) ** 2) / ((1 + shift**2) * factor**2)
         if slot.parameter is Parameter.FREQUENCY:
             return value / factor
-        if slot.parameter is Parameter.LENGTHSCALE and factors[slot.factor] is Primitive.PERIODIC:
+        if slot.parameter is Parameter.AMPLITUDE:
+            return value * target**slot.power
+        primitive = self.expression.words[slot.word].factors[slot.factor]
+        if slot.parameter is Parameter.LENGTHSCALE and primitive is Primitive.PERIODIC:
             return value  # lengthscales of Periodic refer to sines, which have no unit
         return value * factor
 
     def to_dict(self) -> dict[str, Any]:
-        """The document that `save` writes: JSON types, described in `schemas/kernel-1.json`."""
+        """The document that `save` writes: JSON types, described in `schemas/kernel-2.json`."""
         document: dict[str, Any] = {
             "format": FORMAT,
             "version": VERSION,
             "expression": str(self.expression),
             "columns": list(self.columns),
             "target": self.target,
-            "words": [
-                {"word": str(word), "factors": [{"primitive": primitive.value} for primitive in word.factors]}
-                for word in self.expression
-            ],
+            "words": [self._word(word) for word in self.expression],
         }
         for slot in self.kernel.slots:
             value = self.parameters[slot.name]
@@ -184,19 +185,36 @@ class FittedKernel:
         document["standardisation"] = None if self.standardiser is None else self.standardiser.to_dict()
         return document
 
+    def _word(self, word: Word) -> dict[str, Any]:
+        """A word in the document, without its parameters."""
+        seen = [[self.columns[d] for d in own] for own in word.columns] or [[]] * len(word.factors)
+        factors = [
+            {"primitive": primitive.value} | ({"columns": own} if own else {})
+            for primitive, own in zip(word.factors, seen, strict=True)
+        ]
+        arranged = {} if word.arrangement is Arrangement.JOINT else {"arrangement": word.arrangement.value}
+        return {"word": str(word), **arranged, "factors": factors}
+
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> FittedKernel:
         """The kernel of a document; `CheckpointError` if the document is of another kind or contradicts itself."""
-        check_format(document, FORMAT, VERSION)
+        document = check_format(document, FORMAT, VERSION, {1: from_version_1})
         check_schema(document, FORMAT, schema())
         try:
-            expression = parse(document["expression"])
-            spelled = [(w["word"], [f["primitive"] for f in w["factors"]]) for w in document["words"]]
-            expected = [(str(word), [p.value for p in word.factors]) for word in expression]
-            if spelled != expected:
-                said = " + ".join(f"{word} (= {'*'.join(factors)})" for word, factors in spelled)
-                raise InvalidInputError(f"its expression is {expression}, but its words are {said}")
             columns = tuple(document["columns"])
+            expression = parse(document["expression"])
+            spelled = [
+                (
+                    w["word"],
+                    w.get("arrangement", "joint"),
+                    [(f["primitive"], f.get("columns", [])) for f in w["factors"]],
+                )
+                for w in document["words"]
+            ]
+            expected = [_spelled(word, columns) for word in expression]
+            if spelled != expected:
+                said = " + ".join(f"{word} (= {'*'.join(f[0] for f in factors)})" for word, _, factors in spelled)
+                raise InvalidInputError(f"its expression is {expression}, but its words are {said}")
             slots = Kernel(expression, len(columns)).slots
             values = {slot.name: _holder(document, slot)[slot.parameter.value] for slot in slots}
             standardiser = _standardiser(document["standardisation"], columns)
@@ -212,6 +230,20 @@ class FittedKernel:
     def load(cls, path: str | os.PathLike[str]) -> FittedKernel:
         """The kernel of a file that `save` wrote."""
         return load_document(path, FORMAT, cls.from_dict)
+
+
+def from_version_1(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A document of version 1 is one of version 2 in which every factor sees all columns."""
+    check_schema(document, FORMAT, schema(1))
+    return {**document, "version": VERSION}
+
+
+def _spelled(word: Word, columns: tuple[str, ...]) -> tuple[str, str, list[tuple[str, list[str]]]]:
+    seen = word.columns or ((),) * len(word.factors)
+    if any(d >= len(columns) for own in seen for d in own):
+        raise InvalidInputError(f"{word} refers to a column that is not among the {len(columns)}")
+    factors = [(p.value, [columns[d] for d in own]) for p, own in zip(word.factors, seen, strict=True)]
+    return str(word), str(word.arrangement.value), factors
 
 
 def _holder(document: Mapping[str, Any], slot: Slot) -> dict[str, Any]:
@@ -234,6 +266,6 @@ def _standardiser(values: Mapping[str, Any] | None, columns: tuple[str, ...]) ->
     return Standardiser.from_dict(values)
 
 
-def schema() -> dict[str, Any]:
-    """The JSON Schema of version 1, with the formula of every primitive."""
-    return read_schema("kitt.kernels", "kernel-1.json")
+def schema(version: int = VERSION) -> dict[str, Any]:
+    """The JSON Schema of a version of the file, with the formula of every primitive."""
+    return read_schema("kitt.kernels", f"kernel-{version}.json")

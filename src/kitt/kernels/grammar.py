@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from itertools import combinations_with_replacement
 
 from kitt.errors import GrammarError
@@ -38,6 +38,7 @@ class Primitive(Enum):
 
 
 _ORDER = {primitive: i for i, primitive in enumerate(Primitive)}
+STATIONARY = (Primitive.RBF, Primitive.MATERN12, Primitive.MATERN32, Primitive.MATERN52)
 
 _ALIASES = {
     "lin": Primitive.LINEAR,
@@ -64,27 +65,81 @@ _ALIASES |= {
 }
 
 
+class Arrangement(StrEnum):
+    """How a word acts on the columns of a table: on all at once, or on each and on sets of them, which are summed up."""
+
+    JOINT = "joint"  # one function of all columns
+    EACH = "each"  # a sum of functions of one column
+    PAIRS = "pairs"  # a sum of functions of one column, of two columns, and of all
+    ALL = "all"  # a sum of functions of every set of columns
+
+
+Columns = tuple[int, ...]  # places of columns; none: all columns
+
+
 @dataclass(frozen=True, order=True)
 class Word:
-    """A primitive, or a product of two, in canonical order."""
+    """A primitive, or a product of two, in canonical order; and how it acts on the columns.
+
+    Parameters
+    ----------
+    factors : tuple of Primitive
+    arrangement : Arrangement
+        "joint", unless the word is a single RBF or Matern.
+    columns : tuple of tuples of int
+        For each factor the places of the columns that it sees; an empty tuple stands for all columns.
+    """
 
     factors: tuple[Primitive, ...]
+    arrangement: Arrangement = Arrangement.JOINT
+    columns: tuple[Columns, ...] = ()
 
     def __post_init__(self) -> None:
-        factors = tuple(sorted(self.factors))
+        columns = self.columns or ((),) * len(self.factors)
+        pairs = sorted(zip(self.factors, (tuple(sorted(set(c))) for c in columns), strict=True))
+        factors = tuple(factor for factor, _ in pairs)
         object.__setattr__(self, "factors", factors)
+        object.__setattr__(self, "arrangement", Arrangement(self.arrangement))
+        object.__setattr__(self, "columns", tuple(c for _, c in pairs) if any(c for _, c in pairs) else ())
         if factors not in _VOCABULARY:
             raise GrammarError(_why_not_a_word(factors))
+        if self.arrangement is not Arrangement.JOINT and (
+            len(factors) > 1 or factors[0] not in STATIONARY or self.columns
+        ):
+            raise GrammarError(_why_not_arranged(str(self.arrangement.value)))
 
     def __str__(self) -> str:
-        return "*".join(factor.value for factor in self.factors)
+        return self.text()
 
     def __repr__(self) -> str:
         return f"Word({str(self)!r})"
 
+    def text(self, names: Sequence[str] = ()) -> str:
+        """This word, with these names of all columns; without names, columns are called x1, x2 and so on."""
+        if self.arrangement is not Arrangement.JOINT:
+            return f"{self.factors[0].value}({self.arrangement.value})"
+        places = self.columns or ((),) * len(self.factors)
+        return "*".join(
+            f"{factor.value}({', '.join(_shown_name(names[d] if names else f'x{d + 1}') for d in own)})"
+            if own
+            else factor.value
+            for factor, own in zip(self.factors, places, strict=True)
+        )
+
+    def columns_of(self, factor: int, dims: int) -> Columns:
+        """The places of the columns that a factor sees, of `dims` columns."""
+        return (self.columns[factor] if self.columns else ()) or tuple(range(dims))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether this is one of the 34 words, which act on all columns at once."""
+        return self.arrangement is Arrangement.JOINT and not self.columns
+
     @property
     def index(self) -> int:
         """The position in `WORDS`, which is the integer that the networks use."""
+        if not self.is_plain:
+            raise GrammarError(f"{self} is none of the {len(WORDS)} words that the networks know")
         return _INDEX[self]
 
     @property
@@ -134,9 +189,9 @@ class Expression:
                 )
 
     @classmethod
-    def parse(cls, text: str) -> Expression:
-        """Read an expression from text; the same as `kitt.parse`."""
-        return parse(text)
+    def parse(cls, text: str, columns: Sequence[str] = ()) -> Expression:
+        """Read an expression from text, as `kitt.parse` does."""
+        return parse(text, columns)
 
     @classmethod
     def from_indices(cls, indices: Iterable[int]) -> Expression:
@@ -162,8 +217,12 @@ class Expression:
         """Whether both are the same kernel, whatever the order of the words."""
         return set(self.words) == set(other.words)
 
+    def text(self, names: Sequence[str] = ()) -> str:
+        """This sum, with these names of all columns; without names, columns are called x1, x2 and so on."""
+        return " + ".join(word.text(names) for word in self.words)
+
     def __str__(self) -> str:
-        return " + ".join(map(str, self.words))
+        return self.text()
 
     def __repr__(self) -> str:
         return f"Expression({str(self)!r})"
@@ -192,7 +251,7 @@ _INDEX = {word: i for i, word in enumerate(WORDS)}
 _SHOWN = 100  # characters of a text that a message repeats, on either side of the error
 
 
-def parse(text: str) -> Expression:
+def parse(text: str, columns: Sequence[str] = ()) -> Expression:
     """Read a kernel expression from text.
 
     Parameters
@@ -200,7 +259,10 @@ def parse(text: str) -> Expression:
     text : str
         Words with ``+`` between them. A word is a primitive or a product of two, with ``*``, ``×`` or ``·`` between the
         factors, or ``²`` or ``^2`` for a square. Upper and lower case are the same, and common other names of the
-        primitives are understood.
+        primitives are understood. In parentheses after a primitive stand the columns that it sees, or, after RBF or a
+        Matern, how it acts on all of them: ``each``, ``pairs`` or ``all``.
+    columns : sequence of str
+        The names of the columns of the table. Without them, columns are called x1, x2 and so on.
 
     Returns
     -------
@@ -218,48 +280,109 @@ def parse(text: str) -> Expression:
     Periodic + Linear*RBF
     >>> parse("matern-5/2 + noise")
     Expression('Matern52 + White')
+    >>> parse("periodic(month) + lin(year)*rbf(temp) + rbf(each)", columns=["year", "month", "temp"])
+    Expression('Periodic(x2) + Linear(x1)*RBF(x3) + RBF(each)')
     """
     if not isinstance(text, str):
         raise GrammarError(f"expected an expression as text, such as 'Linear*RBF + White', got {type(text).__name__}")
     words: list[Word] = []
     start = 0
-    for piece in text.split("+"):
-        words.append(_parse_word(text, piece, start))
+    for piece in _split(text, "+"):
+        words.append(_parse_word(text, piece, start, tuple(columns)))
         start += len(piece) + 1
     return Expression(tuple(words))
 
 
-_TIMES = re.compile(r"[*×·]")
+_TIMES = "*×·"
 _IGNORED = re.compile(r"[\s_/.()-]")
+_POSITION = re.compile(r"x([1-9][0-9]{0,5})")
+_QUOTED = re.compile(r"[+*×·,()\"\s]")  # a name with one of these stands in quotation marks
 
 
-def _parse_word(text: str, piece: str, start: int) -> Word:
+def _shown_name(name: str) -> str:
+    return '"' + name.replace('"', "'") + '"' if _QUOTED.search(name) or not name else name
+
+
+def _split(text: str, separators: str) -> Iterator[str]:
+    """The pieces of a text between separators that stand outside of parentheses and quotation marks."""
+    depth, quoted, begin = 0, False, 0
+    for i, character in enumerate(text):
+        quoted ^= character == '"'
+        depth += 0 if quoted else (character == "(") - (character == ")")
+        if character in separators and depth <= 0 and not quoted:
+            yield text[begin:i]
+            begin = i + 1
+    yield text[begin:]
+
+
+def _parse_word(text: str, piece: str, start: int, names: tuple[str, ...]) -> Word:
     begin = start + len(piece) - len(piece.lstrip())
     if not piece.strip():
         raise GrammarError(_point(text, start, "expected a word here, such as RBF or Linear*Periodic"))
-    if piece.count("(") != piece.count(")"):
+    inner = piece.strip()
+    while inner.startswith("(") and inner.endswith(")"):
+        inner = inner[1:-1].strip()
+    if inner.startswith("(") or inner.count("(") != inner.count(")") or len(list(_split(inner, "+"))) > 1:
         raise GrammarError(_point(text, begin, "a sum in parentheses is not understood: multiply it out"))
+    start = text.index(inner, begin) if inner else begin
     factors: list[Primitive] = []
-    for part in _TIMES.split(piece):
-        factors += _parse_factor(text, part, start)
+    columns: list[Columns] = []
+    arrangement = Arrangement.JOINT
+    for part in _split(inner, _TIMES):
+        primitives, own = _parse_factor(text, part, start, names)
+        if isinstance(own, Arrangement):
+            arrangement, own = own, ()
+        factors, columns = factors + primitives, columns + [own] * len(primitives)
         start += len(part) + 1
-    key = tuple(sorted(factors))
-    if key not in _VOCABULARY:
-        raise GrammarError(_point(text, begin, _why_not_a_word(key)))
-    return Word(key)
+    if tuple(sorted(factors)) not in _VOCABULARY:
+        raise GrammarError(_point(text, begin, _why_not_a_word(tuple(sorted(factors)))))
+    try:
+        return Word(tuple(factors), arrangement, tuple(columns))
+    except GrammarError as error:
+        raise GrammarError(_point(text, begin, str(error))) from error
 
 
-def _parse_factor(text: str, part: str, start: int) -> list[Primitive]:
+def _parse_factor(
+    text: str, part: str, start: int, names: tuple[str, ...]
+) -> tuple[list[Primitive], Columns | Arrangement]:
     begin = start + len(part) - len(part.lstrip())
     name, power, exponent = part.replace("²", "^2").partition("^")
     if not name.strip():
         raise GrammarError(_point(text, begin, "expected a primitive here, such as RBF or Linear"))
+    own: Columns | Arrangement = ()
     primitive = _ALIASES.get(_IGNORED.sub("", name).lower())
+    if primitive is None and "(" in name:
+        head, _, inside = name.partition("(")
+        primitive = _ALIASES.get(_IGNORED.sub("", head).lower())
+        if primitive is not None:
+            own = _parse_columns(text, inside.strip().removesuffix(")"), start + len(head) + 1, names)
+        name = head
     if primitive is None:
         raise GrammarError(_point(text, begin, _unknown(name.strip())))
     if power and _IGNORED.sub("", exponent) != "2":
         raise GrammarError(_point(text, begin, "a word is a primitive or a product of two: the only power is ^2"))
-    return [primitive, primitive] if power else [primitive]
+    return ([primitive, primitive] if power else [primitive]), own
+
+
+def _parse_columns(text: str, inside: str, start: int, names: tuple[str, ...]) -> Columns | Arrangement:
+    """What stands in the parentheses after a primitive: an arrangement, or columns."""
+    for arrangement in Arrangement:
+        if inside.strip().lower() == arrangement.value and inside.strip() not in names:
+            return arrangement
+    return tuple(_parse_column(text, piece.strip(), start, names) for piece in _split(inside, ","))
+
+
+def _parse_column(text: str, name: str, start: int, names: tuple[str, ...]) -> int:
+    plain = name[1:-1] if len(name) > 1 and name[0] == name[-1] == '"' else name
+    if plain in names:
+        return names.index(plain)
+    position = _POSITION.fullmatch(plain)
+    if position and (not names or int(position[1]) <= len(names)):
+        return int(position[1]) - 1
+    near = difflib.get_close_matches(plain, names, n=1, cutoff=0.4)
+    there = f"; the columns are {', '.join(names)[:_SHOWN]}" if names else ", such as x1, or each, pairs or all"
+    hint = f"; did you mean {near[0]}?" if near else there
+    raise GrammarError(_point(text, start, f"expected a column here, got '{plain[:_SHOWN]}'{hint}"))
 
 
 def _point(text: str, position: int, message: str) -> str:
@@ -285,3 +408,8 @@ def _why_not_a_word(factors: tuple[Primitive, ...]) -> str:
     if Primitive.WHITE in factors:
         return f"{name} is not a word: white noise times a stationary kernel is white noise again: write White"
     return f"{name} is not a word: the square of {factors[0].value} is no new kernel: write {factors[0].value}"
+
+
+def _why_not_arranged(arrangement: str) -> str:
+    single = ", ".join(p.value for p in STATIONARY)
+    return f"only a single one of {single} acts on {arrangement} of the columns: write for example RBF({arrangement})"

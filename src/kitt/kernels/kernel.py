@@ -1,258 +1,43 @@
-"""The covariance functions, batched over data sets: the only kernel code in the package.
+"""An expression over columns, with observation noise: its flat parameter vector, and its covariance functions.
 
-Every primitive is a map from inputs to features and a function of two feature vectors. Two kinds are enough:
-
-* *dot* kernels, k = <f(x), f(x')>: Linear, and Cosine because cos(a − b) = cos a cos b + sin a sin b;
-* *radial* kernels, k = g(|f(x) − f(x')|²): RBF, the Materns, and Periodic, which is an RBF on the circle.
-
-So a covariance matrix is one matrix product and one elementwise function, nothing of size N×N×D is ever made, and the
-gradient of anything in K goes back through N×F features instead of through the N×N graph (see `Term.backward`).
-Shapes: X (..., N, D), parameters (..., D), mask (D,) or (..., D) with 1 for active dimensions.
+This is the only covariance code in the package, and batched over data sets. The eight formulas stand in `formulas`,
+products of them in `product`, and words that act on columns in `columns`.
+Shapes: X (..., N, D), theta (..., P).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
 
 from kitt.errors import InvalidInputError
-from kitt.kernels.grammar import Expression, Primitive, Word
-from kitt.kernels.priors import Parameter
-
-Params = Mapping[Parameter, Tensor]
-_TINY = 1e-30  # lower bound of squared distances in the Materns, so that their root is differentiable
-
-
-# --- the eight formulas ----------------------------------------------------------------------------------------------
+from kitt.kernels.columns import COLUMN_PARAMETERS, COMBINATIONS, ColumnTerm
+from kitt.kernels.formulas import FORMULAS, linear
+from kitt.kernels.grammar import Arrangement, Columns, Expression, Primitive, Word
+from kitt.kernels.priors import Context, Parameter
+from kitt.kernels.product import Term
 
 
-def linear(X: Tensor, p: Params, mask: Tensor) -> Tensor:
-    """sum_d v_d / (1 + c_d²) (x_d − c_d)(x'_d − c_d): the paper's shifted linear kernel, v the slope, c the shift."""
-    c = p[Parameter.SHIFT]
-    scale = mask * torch.sqrt(p[Parameter.SLOPE] / (1 + c * c))
-    return (X - c.unsqueeze(-2)) * scale.unsqueeze(-2)
-
-
-def cosine(X: Tensor, p: Params, mask: Tensor) -> Tensor:
-    """cos(2π sum_d w_d (x_d − x'_d)): a plane wave, w the signed frequency."""
-    phase = 2 * math.pi * (X @ (p[Parameter.FREQUENCY] * mask).unsqueeze(-1))
-    return torch.cat([phase.cos(), phase.sin()], -1)
-
-
-def scaled(X: Tensor, p: Params, mask: Tensor) -> Tensor:
-    """x_d / l_d: the features of every stationary kernel with one lengthscale per dimension."""
-    return X * (mask / p[Parameter.LENGTHSCALE]).unsqueeze(-2)
-
-
-def periodic(X: Tensor, p: Params, mask: Tensor) -> Tensor:
-    """exp(−½ sum_d sin²(π τ_d / p_d) / l_d²): an RBF on circles, since |e^{ia} − e^{ib}|² = 4 sin²((a − b)/2)."""
-    angle = 2 * math.pi * X / p[Parameter.PERIOD].unsqueeze(-2)
-    radius = (0.5 * mask / p[Parameter.LENGTHSCALE]).unsqueeze(-2)
-    return torch.cat([angle.cos() * radius, angle.sin() * radius], -1)
-
-
-@dataclass(frozen=True)
-class Matern:
-    """P(r) exp(−r) with r² = 2ν |f − f'|²; P is 1, 1 + r or 1 + r + r²/3 for ν = 1/2, 3/2, 5/2."""
-
-    two_nu: int
-
-    def polynomial(self, r: Tensor) -> Tensor | None:
-        if self.two_nu == 1:
-            return None
-        return 1 + r if self.two_nu == 3 else (r / 3 + 1).mul_(r).add_(1)
-
-    def log_slope(self, r: Tensor) -> Tensor:
-        """d log k / d(r²)."""
-        if self.two_nu == 1:
-            return (-0.5 / r).masked_fill_(
-                r < 2 * math.sqrt(_TINY), 0
-            )  # the derivative is undefined at a repeated point
-        return -0.5 / (1 + r) if self.two_nu == 3 else (1 + r).div_((r / 3 + 1).mul_(r).add_(1)).mul_(-1 / 6)
-
-
-@dataclass(frozen=True)
-class Formula:
-    """One primitive: its per-dimension parameters, its features, and how two feature vectors make a covariance."""
-
-    parameters: tuple[Parameter, ...]
-    features: Callable[[Tensor, Params, Tensor], Tensor]
-    kind: str  # "dot", "gauss" for exp(−½ |f − f'|²), or "matern"
-    matern: Matern | None = None
-
-
-FORMULAS: dict[Primitive, Formula] = {
-    Primitive.LINEAR: Formula((Parameter.SLOPE, Parameter.SHIFT), linear, "dot"),
-    Primitive.COSINE: Formula((Parameter.FREQUENCY,), cosine, "dot"),
-    Primitive.RBF: Formula((Parameter.LENGTHSCALE,), scaled, "gauss"),
-    Primitive.PERIODIC: Formula((Parameter.LENGTHSCALE, Parameter.PERIOD), periodic, "gauss"),
-    **{
-        primitive: Formula((Parameter.LENGTHSCALE,), scaled, "matern", Matern(two_nu))
-        for primitive, two_nu in ((Primitive.MATERN12, 1), (Primitive.MATERN32, 3), (Primitive.MATERN52, 5))
-    },
-}
-
-
-def primitive_matrix(primitive: Primitive, X: Tensor, p: Params, mask: Tensor) -> Tensor:
-    """One primitive of unit variance between the points of X: (..., N, N). White is the identity."""
-    if primitive is Primitive.WHITE:
-        return torch.eye(X.shape[-2], dtype=X.dtype, device=X.device).expand(*X.shape[:-1], X.shape[-2])
-    formula = FORMULAS[primitive]
-    term = Term.of((formula,), (formula.features(X, p, mask),), None)
-    return term.matrix(term, same=True)
-
-
-# --- a word, evaluated -----------------------------------------------------------------------------------------------
-
-
-def _squared_distance(a: Tensor, b: Tensor) -> Tensor:
-    """|a_i − b_j|² by one matrix product of augmented features: [−2a, |a|², 1] · [b, 1, |b|²]."""
-    ones_a, ones_b = a.new_ones(*a.shape[:-1], 1), b.new_ones(*b.shape[:-1], 1)
-    left = torch.cat([-2 * a, (a * a).sum(-1, keepdim=True), ones_a], -1)
-    right = torch.cat([b, ones_b, (b * b).sum(-1, keepdim=True)], -1)
-    return left @ right.mT
-
-
-def _zero_diagonal(s: Tensor, offset: int) -> None:
-    torch.diagonal(s, offset, -2, -1).zero_()
-
-
-@dataclass
-class Saved:
-    """What `Term.block` keeps for `Term.backward`."""
-
-    K: Tensor
-    radii: list[Tensor]
-    rests: list[Tensor | None]  # for each dot factor, the product of all other factors
-
-
-@dataclass(frozen=True)
-class Term:
-    """A word evaluated at points: v · prod <a, a'> · prod P(r) exp(−r) · exp(−½ s), each part a function of features.
-
-    The features of all Gaussian factors are concatenated, so that RBF*Periodic costs one exponential; Matern factors
-    keep their own distances and share that exponential.
-    """
-
-    dots: tuple[Tensor, ...]  # features (..., N, F)
-    gauss: Tensor | None
-    materns: tuple[tuple[Matern, Tensor], ...]  # features times sqrt(2ν)
-    log_variance: Tensor | None  # (...,)
-
-    @classmethod
-    def of(cls, formulas: tuple[Formula, ...], features: tuple[Tensor, ...], log_variance: Tensor | None) -> Term:
-        pairs = list(zip(formulas, features, strict=True))
-        gauss = [z for f, z in pairs if f.kind == "gauss"]
-        return cls(
-            tuple(z for f, z in pairs if f.kind == "dot"),
-            torch.cat(gauss, -1) if gauss else None,
-            tuple((f.matern, z * math.sqrt(f.matern.two_nu)) for f, z in pairs if f.matern is not None),
-            log_variance,
-        )
+class WordTerm(Protocol):
+    """A signal word evaluated at points: `product.Term` or `columns.ColumnTerm`; `other` has the same class."""
 
     @property
-    def leaves(self) -> list[Tensor]:
-        """The tensors through which a gradient flows back to the parameters, in the order of `backward`."""
-        parts = [*self.dots, *([] if self.gauss is None else [self.gauss]), *(z for _, z in self.materns)]
-        return parts if self.log_variance is None else [*parts, self.log_variance]
+    def leaves(self) -> list[Tensor]: ...
 
-    def detach(self) -> Term:
-        return Term(
-            tuple(z.detach() for z in self.dots),
-            None if self.gauss is None else self.gauss.detach(),
-            tuple((m, z.detach()) for m, z in self.materns),
-            None if self.log_variance is None else self.log_variance.detach(),
-        )
+    def detach(self) -> Self: ...
 
-    def rows(self, index: slice) -> Term:
-        return Term(
-            tuple(z[..., index, :] for z in self.dots),
-            None if self.gauss is None else self.gauss[..., index, :],
-            tuple((m, z[..., index, :]) for m, z in self.materns),
-            self.log_variance,
-        )
+    def rows(self, index: slice) -> Self: ...
 
-    def matrix(self, other: Term, same: bool = False) -> Tensor:
-        """Covariance between the points of this term and those of another (`same`: they are the same points)."""
-        return self.block(other, 0 if same else None).K
+    def matrix(self, other: Any, same: bool = False) -> Tensor: ...
 
-    def block(self, other: Term, diagonal: int | None) -> Saved:
-        """Rows of this term against columns of `other`; `diagonal` is the offset of the block's diagonal, if any."""
-        exponent: Tensor | None = None
-        if self.gauss is not None and other.gauss is not None:
-            exponent = _squared_distance(self.gauss, other.gauss).clamp_min_(0)
-            if diagonal is not None:
-                _zero_diagonal(exponent, diagonal)
-            exponent *= -0.5
-        radii = []
-        for (_, a), (_, b) in zip(self.materns, other.materns, strict=True):
-            r = _squared_distance(a, b)
-            if diagonal is not None:
-                _zero_diagonal(r, diagonal)
-            radii.append(r.clamp_min_(_TINY).sqrt_())
-            exponent = -r if exponent is None else exponent.sub_(r)
-        K: Tensor | None = None
-        if exponent is not None:
-            if self.log_variance is not None:
-                exponent += self.log_variance[..., None, None]
-            K = exponent.exp_()
-            for (matern, _), r in zip(self.materns, radii, strict=True):
-                if (polynomial := matern.polynomial(r)) is not None:
-                    K = polynomial.mul_(K)  # not K *= polynomial: autograd, where it is used, needs exp's result
-        rests: list[Tensor | None] = []
-        products = [a @ b.mT for a, b in zip(self.dots, other.dots, strict=True)]
-        if K is None and self.log_variance is not None:
-            products[0] = products[0] * self.log_variance.exp()[..., None, None]
-        for i, product in enumerate(products):
-            others = products[:i] + products[i + 1 :] + ([] if exponent is None else [K])
-            rests.append(others[0] if others else None)  # a word has at most two factors
-            K = product if K is None else K * product
-        assert K is not None
-        return Saved(K, radii, rests)
+    def block(self, other: Any, diagonal: int | None) -> Any: ...
 
-    def backward(self, other: Term, saved: Saved, G: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """Gradient of sum(G ∘ K) with respect to `leaves`, seen from the rows and from the columns.
-
-        For a radial factor d(sum G∘K)/ds = (G∘K) ∘ (d log k / ds), and s = |a − b|² gives rowsum(W) a − W b. The
-        columns' log-variance entry is zero, because a variance is one number for both sides.
-        """
-        rows, columns = [], []
-        for a, b, rest in zip(self.dots, other.dots, saved.rests, strict=True):
-            W = G if rest is None else G * rest
-            if rest is None and self.log_variance is not None:
-                W = W * self.log_variance.exp()[..., None, None]
-            rows.append(W @ b)
-            columns.append(W.mT @ a)
-        if not (self.materns or self.gauss is not None or self.log_variance is not None):
-            return rows, columns
-        M = G * saved.K
-        radial: list[tuple[Tensor, Tensor, Tensor | None]] = []
-        if self.gauss is not None and other.gauss is not None:
-            radial.append((self.gauss, other.gauss, None))
-        for (matern, a), (_, b), r in zip(self.materns, other.materns, saved.radii, strict=True):
-            radial.append((a, b, matern.log_slope(r)))
-        for a, b, slope in radial:
-            W, factor = (M, -1.0) if slope is None else (slope.mul_(M), 2.0)
-            rows.append(factor * _pull(W, a, b))
-            columns.append(factor * _pull(W.mT, b, a))
-        if self.log_variance is not None:
-            rows.append(M.sum((-2, -1)))
-            columns.append(torch.zeros_like(rows[-1]))
-        return rows, columns
-
-
-def _pull(W: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """sum_j W_ij (a_i − b_j), with the row sums taken in the same product."""
-    product = W @ torch.cat([b, b.new_ones(*b.shape[:-1], 1)], -1)
-    return a * product[..., -1:] - product[..., :-1]
-
-
-# --- an expression and its flat parameter vector ---------------------------------------------------------------------
+    def backward(self, other: Any, saved: Any, G: Tensor) -> tuple[list[Tensor], list[Tensor]]: ...
 
 
 @dataclass(frozen=True)
@@ -264,7 +49,13 @@ class Slot:
     factor: int | None
     parameter: Parameter
     start: int
-    size: int
+    columns: Columns  # the columns to which its numbers belong, one for each; none: it is a single number
+    context: Context  # what its prior depends on
+    power: int  # how it changes with the scale of the target's variance: by the scale to this power
+
+    @property
+    def size(self) -> int:
+        return len(self.columns) or 1
 
     @property
     def slice(self) -> slice:
@@ -272,43 +63,37 @@ class Slot:
 
 
 class Kernel:
-    """An expression over D input dimensions, with observation noise: theta (..., P) -> covariance.
+    """An expression over D input dimensions, with observation noise: theta (..., P) -> covariance."""
 
-    `mask` switches dimensions off, for all words (D,) or word by word (W, D); a masked dimension keeps its place in
-    theta and has no influence.
-    """
-
-    def __init__(self, expression: Expression, dims: int, mask: Tensor | None = None) -> None:
+    def __init__(self, expression: Expression, dims: int) -> None:
         if dims < 1:
             raise InvalidInputError(f"a kernel needs at least one input dimension, got {dims}")
+        last = max((d for word in expression for own in word.columns for d in own), default=0)
+        if last >= dims:
+            raise InvalidInputError(
+                f"{expression} refers to column x{last + 1}, but the table has {dims} columns: x1 to x{dims}"
+            )
         self.expression, self.dims = expression, dims
-        mask = torch.ones(dims) if mask is None else torch.as_tensor(mask)
-        self.mask = mask.expand(len(expression), dims)
 
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
         slots: list[Slot] = []
-
-        def add(name: str, word: int | None, factor: int | None, parameter: Parameter, size: int) -> None:
-            slots.append(Slot(name, word, factor, parameter, slots[-1].slice.stop if slots else 0, size))
-
         for i, word in enumerate(self.expression):
-            for j, primitive in enumerate(word.factors):
-                for parameter in FORMULAS[primitive].parameters if primitive in FORMULAS else ():
-                    add(f"{word}[{j}].{parameter.value}", i, j, parameter, self.dims)
-            if has_variance(word):
-                add(f"{word}.variance", i, None, Parameter.VARIANCE, 1)
-        add("noise", None, None, Parameter.NOISE, 1)
-        return tuple(slots)
+            for factor, parameter, columns, context, power in _parameters(word, self.dims):
+                name = f"{word}.{parameter.value}" if factor is None else f"{word}[{factor}].{parameter.value}"
+                start = slots[-1].slice.stop if slots else 0
+                slots.append(Slot(name, i, factor, parameter, start, columns, context, power))
+        start = slots[-1].slice.stop if slots else 0
+        return (*slots, Slot("noise", None, None, Parameter.NOISE, start, (), Context(1, self.dims), 1))
 
     @property
     def size(self) -> int:
         return self.slots[-1].slice.stop
 
     def unflatten(self, theta: Tensor) -> dict[str, Tensor]:
-        """Flat and unconstrained -> named and constrained; a size-one parameter loses its axis."""
+        """Flat and unconstrained -> named and constrained; a single number has no axis."""
         values = {s.name: s.parameter.constrain(theta[..., s.slice]) for s in self.slots}
-        return {s.name: values[s.name] if s.factor is not None else values[s.name].squeeze(-1) for s in self.slots}
+        return {s.name: values[s.name] if s.columns else values[s.name].squeeze(-1) for s in self.slots}
 
     def flatten(self, values: Mapping[str, Tensor | float]) -> Tensor:
         missing = [s.name for s in self.slots if s.name not in values]
@@ -318,7 +103,7 @@ class Kernel:
         parts = []
         for s in self.slots:
             value = torch.as_tensor(values[s.name], dtype=torch.float64)
-            parts.append(s.parameter.unconstrain(value if s.factor is not None else value.unsqueeze(-1)))
+            parts.append(s.parameter.unconstrain(value if s.columns else value.unsqueeze(-1)))
         return torch.cat(parts, -1)
 
     def _params(self, theta: Tensor, word: int, factor: int | None) -> dict[Parameter, Tensor]:
@@ -328,17 +113,28 @@ class Kernel:
             if s.word == word and s.factor == factor
         }
 
-    def terms(self, theta: Tensor, X: Tensor) -> list[Term]:
+    def _seen(self, i: int, factor: int, X: Tensor) -> Tensor:
+        """The columns of X that a factor of a word sees."""
+        word = self.expression.words[i]
+        return X[..., list(word.columns_of(factor, self.dims))] if word.columns else X
+
+    def terms(self, theta: Tensor, X: Tensor) -> list[WordTerm]:
         """The signal words evaluated at the points X."""
         return [self.term(i, theta, X) for i, word in enumerate(self.expression) if not word.is_noise]
 
-    def term(self, i: int, theta: Tensor, X: Tensor) -> Term:
+    def term(self, i: int, theta: Tensor, X: Tensor) -> WordTerm:
         """One signal word evaluated at the points X."""
-        formulas = tuple(FORMULAS[primitive] for primitive in self.expression.words[i].factors)
-        mask = self.mask[i].to(X)
-        features = tuple(f.features(X, self._params(theta, i, j), mask) for j, f in enumerate(formulas))
+        word = self.expression.words[i]
+        formulas = tuple(FORMULAS[primitive] for primitive in word.factors)
+        if word.arrangement is not Arrangement.JOINT:
+            own, weights = self._params(theta, i, 0), self._params(theta, i, None)
+            return ColumnTerm.of(word.arrangement, formulas[0].matern, X, own, weights)
+        features = []
+        for j, formula in enumerate(formulas):
+            seen = self._seen(i, j, X)
+            features.append(formula.features(seen, self._params(theta, i, j), seen.new_ones(seen.shape[-1])))
         variance = self._params(theta, i, None).get(Parameter.VARIANCE)
-        return Term.of(formulas, features, None if variance is None else variance.squeeze(-1).log())
+        return Term.of(formulas, tuple(features), None if variance is None else variance.squeeze(-1).log())
 
     def matrix(self, theta: Tensor, X: Tensor, Z: Tensor | None = None) -> Tensor:
         """Covariance of the signal (the sum of the words that are not noise), (..., N, M)."""
@@ -355,12 +151,17 @@ class Kernel:
 
     def _diagonal(self, theta: Tensor, X: Tensor, i: int) -> Tensor:
         """k(x, x): a stationary factor is one, Linear is the square of its features."""
+        if self.expression.words[i].arrangement is not Arrangement.JOINT:
+            term = self.term(i, theta, X)
+            assert isinstance(term, ColumnTerm)
+            return term.diagonal()
         variance = self._params(theta, i, None).get(Parameter.VARIANCE)
         value = X.new_ones(*theta.shape[:-1], X.shape[-2])
         value = value if variance is None else value * variance
         for j, primitive in enumerate(self.expression.words[i].factors):
             if primitive is Primitive.LINEAR:
-                value = value * linear(X, self._params(theta, i, j), self.mask[i].to(X)).square().sum(-1)
+                seen = self._seen(i, j, X)
+                value = value * linear(seen, self._params(theta, i, j), seen.new_ones(seen.shape[-1])).square().sum(-1)
         return value
 
     def diagonal(self, theta: Tensor, X: Tensor) -> Tensor:
@@ -378,6 +179,28 @@ class Kernel:
             if word.is_noise == noise:
                 total = total + self._diagonal(theta, X, i)
         return total
+
+
+def _parameters(word: Word, dims: int) -> Iterator[tuple[int | None, Parameter, Columns, Context, int]]:
+    """Factor, parameter, columns, what the prior depends on, and the power of the target's variance in it."""
+    if word.arrangement is not Arrangement.JOINT:
+        is_sum = word.arrangement is not Arrangement.ALL
+        context = Context(1, 1, summed=dims)
+        for parameter in COLUMN_PARAMETERS:
+            power = int(is_sum and parameter in (Parameter.AMPLITUDE, Parameter.SLOPE))
+            yield 0, parameter, tuple(range(dims)), context, power
+        for parameter in COMBINATIONS[word.arrangement].weights:
+            yield None, parameter, (), context, -1 if parameter is Parameter.PAIRS else 1
+        return
+    carries = True  # the first Linear of a word has the scale of the target
+    for j, primitive in enumerate(word.factors):
+        columns = word.columns_of(j, dims)
+        context = Context(word.bandwidth_factors, len(columns), word.is_noise)
+        for parameter in FORMULAS[primitive].parameters if primitive in FORMULAS else ():
+            yield j, parameter, columns, context, int(parameter is Parameter.SLOPE and carries)
+        carries = carries and primitive is not Primitive.LINEAR
+    if has_variance(word):
+        yield None, Parameter.VARIANCE, (), Context(word.bandwidth_factors, dims, word.is_noise), 1
 
 
 def has_variance(word: Word) -> bool:

@@ -29,6 +29,10 @@ class Parameter(Enum):
     VARIANCE = "variance"  # one per word without Linear
     SLOPE = "slope"  # Linear: one per dimension, the paper's linear variance
     SHIFT = "shift"  # Linear: one per dimension
+    AMPLITUDE = "amplitude"  # of words that act on columns: variance of the function of each column
+    OFFSET = "offset"  # of these words: variance of a constant
+    PAIRS = "pairs"  # of these words: factor of the products of two columns
+    JOINT = "joint"  # of these words: variance of the function of all columns
     NOISE = "noise"  # the likelihood's
 
     @property
@@ -79,16 +83,37 @@ class Cauchy:
         return -2 * raw / (self.scale**2 + raw**2)
 
 
-Distribution = LogNormal | Cauchy
+@dataclass(frozen=True)
+class LogLogistic:
+    """A bell of the parameter's logarithm whose sides are lines, so that a parameter may also be switched off."""
+
+    mu: float
+    width: float  # far from mu, the log density falls by 1 / width for each unit of the logarithm
+
+    def sample(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+        uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
+        return torch.exp(self.mu + self.width * torch.logit(uniform, eps=1e-12))
+
+    def log_density(self, raw: Tensor) -> Tensor:
+        z = ((raw - self.mu) / self.width).abs()
+        return -z - 2 * torch.log1p(torch.exp(-z)) - math.log(self.width)
+
+    def score(self, raw: Tensor) -> Tensor:
+        return -torch.tanh((raw - self.mu) / (2 * self.width)) / self.width
+
+
+Distribution = LogNormal | Cauchy | LogLogistic
 
 
 @dataclass(frozen=True)
 class Context:
-    """What a prior may depend on: the number of bandwidth factors in the word, of active dimensions, whether it is noise."""
+    """What a prior may depend on: the number of bandwidth factors in the word, of columns that a factor sees, whether it is
+    noise, and the number of columns whose functions the word adds up (none: it is one function)."""
 
     factors: int = 1
     dims: int = 1
     noise: bool = False
+    summed: int = 0
 
 
 @dataclass(frozen=True)
@@ -127,11 +152,20 @@ def _paper_period(c: Context) -> Distribution:
     return LogNormal(math.log(0.2) + shift, widen)
 
 
+_COLUMNS: Mapping[Parameter, Callable[[Context], Distribution]] = {
+    Parameter.AMPLITUDE: lambda c: LogLogistic(-math.log(c.summed), 2.0),
+    Parameter.OFFSET: lambda c: LogLogistic(-1.0, 2.0),
+    Parameter.PAIRS: lambda c: LogLogistic(-1.0, 2.0),
+    Parameter.JOINT: lambda c: LogLogistic(-2.0, 2.0),
+}
+
+
 PAPER = Preset(
     "paper",
     "Paper, Priors and Heteroscedastic noise; the period, the noise and the product correction from its code. "
     "Inputs uniform on (−2.5, 2.5).",
     {
+        **_COLUMNS,
         Parameter.LENGTHSCALE: _paper_lengthscale,
         Parameter.PERIOD: _paper_period,
         Parameter.FREQUENCY: lambda c: Cauchy(1 / 5),  # 1/l is Cauchy(0, 1/5) exactly when l is Cauchy(0, 5)
@@ -144,17 +178,29 @@ PAPER = Preset(
 
 _NOISE = LogNormal(-4.5, 2.0)  # of White and Linear*White
 
+
+def _lengthscale(c: Context) -> Distribution:
+    return LogNormal(0.3 + 0.5 * math.log(c.dims * max(c.factors, 1)), 0.9)
+
+
+def _slope(c: Context) -> Distribution:
+    if c.summed:
+        return LogLogistic(-2.0 - math.log(c.summed), 2.0)
+    return LogNormal(_NOISE.mu * c.noise - math.log(c.dims), _NOISE.sigma if c.noise else 1.2)
+
+
 DEFAULT = Preset(
     "default",
     "Ours, for standardised real tables: lengthscales and wavelengths grow with the root of the number of active "
     "dimensions, periods are within what the inputs can resolve, and there is always noise.",
     {
-        Parameter.LENGTHSCALE: lambda c: LogNormal(0.3 + 0.5 * math.log(c.dims * max(c.factors, 1)), 0.9),
+        Parameter.LENGTHSCALE: _lengthscale,
         Parameter.PERIOD: lambda c: LogNormal(math.log(1.2) + 0.25 * math.log(c.dims), 0.7),
         Parameter.FREQUENCY: lambda c: Cauchy(0.3 / c.dims**0.5),
         Parameter.VARIANCE: lambda c: _NOISE if c.noise else LogNormal(0.0, 1.2),
-        Parameter.SLOPE: lambda c: LogNormal(_NOISE.mu * c.noise - math.log(c.dims), _NOISE.sigma if c.noise else 1.2),
+        Parameter.SLOPE: _slope,
         Parameter.SHIFT: lambda c: Cauchy(1.5),
+        **_COLUMNS,
         # Narrow, because otherwise a rough word explains repeated inputs without noise and is overconfident.
         Parameter.NOISE: lambda c: LogNormal(-3.5, 1.0),
     },
