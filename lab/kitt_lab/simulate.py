@@ -18,7 +18,7 @@ from kitt.errors import InvalidInputError
 from kitt.kernels.exact import draw
 from kitt.kernels.formulas import FORMULAS
 from kitt.kernels.grammar import WORDS, Primitive, parse
-from kitt.kernels.priors import Cauchy, Context, Parameter, preset
+from kitt.kernels.priors import Cauchy, Context, Distribution, LogNormal, Parameter, preset
 from kitt.kernels.product import primitive_matrix
 from kitt_lab.world import real_inputs, visible_periods, with_nuisances
 
@@ -202,13 +202,17 @@ def _scales(name: str, parameter: Parameter, d: int) -> tuple[bool, Tensor, Tens
     """Whether the prior is Cauchy, and its location and scale for every (bandwidth factors, active dimensions)."""
     prior = preset(name)
     grid = [[prior.distribution(parameter, Context(f, max(k, 1))) for k in range(d + 1)] for f in range(3)]
-    location = torch.tensor(
-        [[0.0 if isinstance(x, Cauchy) else x.mu for x in row] for row in grid], dtype=torch.float64
-    )
-    scale = torch.tensor(
-        [[x.scale if isinstance(x, Cauchy) else x.sigma for x in row] for row in grid], dtype=torch.float64
+    location, scale = torch.tensor([[_location_and_scale(x) for x in row] for row in grid], dtype=torch.float64).unbind(
+        -1
     )
     return isinstance(grid[0][0], Cauchy), location, scale
+
+
+def _location_and_scale(distribution: Distribution) -> tuple[float, float]:
+    if isinstance(distribution, Cauchy):
+        return 0.0, distribution.scale
+    assert isinstance(distribution, LogNormal)
+    return distribution.mu, distribution.sigma
 
 
 def _draw_parameter(

@@ -58,7 +58,7 @@ def full() -> Model:
     fits = (
         kitt.fit("RBF", plain, random_state=0),
         kitt.fit("Matern52", plain.warped(), random_state=0),
-        kitt.fit("RBF", plain, random_state=0, prior="botorch", **sparse),
+        kitt.fit("RBF", plain, random_state=0, prior="botorch", **sparse).as_plain(),
         kitt.fit("White", plain, random_state=0),
     )
     assert fits[0].noise_model is not None
@@ -70,7 +70,7 @@ def full() -> Model:
         Component(1, 0.1, changing_noise=True),
         Component(2, 0.2),
     )
-    return Model.of(Mixture(fits, parts, Tail(0.02, 4.0, 1.5)), data, (False, False, True, False))
+    return Model.of(Mixture(fits, parts, Tail(0.02, 4.0, 1.5)), data)
 
 
 @pytest.fixture
@@ -106,8 +106,9 @@ def test_everything_survives_a_file(full: Model, tmp_path) -> None:
     again = kitt.load(tmp_path / "m.json")
     assert_same(full, again, growing().iloc[:20], "price")
     assert again.to_dict() == full.to_dict()
-    assert (again.components, again.tail, again.warps) == (full.components, full.tail, full.warps)
-    assert again.noise_models == full.noise_models
+    assert (again.components, again.tail) == (full.components, full.tail)
+    assert [e.warp for e in again.entries] == [e.warp for e in full.entries]
+    assert [e.noise_model for e in again.entries] == [e.noise_model for e in full.entries]
     assert again.weights == full.weights
     assert again.best == again.kernels[0]
     assert full.best is full.kernels[0]
@@ -118,7 +119,7 @@ def test_everything_survives_a_file(full: Model, tmp_path) -> None:
 
 
 def test_a_noise_model_is_kept_only_where_a_component_uses_it(full: Model) -> None:
-    assert [noise is not None for noise in full.noise_models] == [
+    assert [entry.noise_model is not None for entry in full.entries] == [
         True,
         full.mixture.models[1].noise_model is not None,
     ] + [False] * 2
@@ -133,12 +134,20 @@ def test_the_noise_of_a_file_is_not_fitted_again(full: Model) -> None:
     louder = Model.from_dict(document)
     factor = louder.mixture.models[0].noise_model.log_factor(np.zeros((1, 2)), np.zeros(1), np.ones(1))
     assert factor == pytest.approx(1.0)
-    assert louder.on(full.rows.rows(slice(0, 40))).noise_models == louder.noise_models
+    assert louder.on(full.rows.rows(slice(0, 40))).entries == louder.entries
+
+
+def version_4(model: Model, rows: bool = True) -> dict:
+    """The document as it was before words could act on columns."""
+    document = model.to_dict(rows)
+    for part in document["components"]:
+        part["kernel"]["version"] = 1
+    return document | {"version": 4}
 
 
 def version_3(model: Model, rows: bool = True) -> dict:
     """The document as it was before predictions of left-out rows were stored."""
-    document = model.to_dict(rows)
+    document = version_4(model, rows)
     for part in document["components"]:
         del part["left_out"]
     return document | {"version": 3}
@@ -177,7 +186,7 @@ def test_a_file_of_version_1_predicts_as_it_did(old: tuple[Model, Mixture], full
     assert model.tail.weight == 0
     model.save(tmp_path / "new.json")
     document = json.loads((tmp_path / "new.json").read_text())
-    assert document["version"] == 4
+    assert document["version"] == 5
     assert_same(model, kitt.load(tmp_path / "new.json"), growing().iloc[:20], "price")
 
 
@@ -214,7 +223,7 @@ def test_predictions_of_left_out_rows_are_those_of_the_fit(full: Model) -> None:
     """The weights come from them; computed again from the parameters, they would be better than they were."""
     rows = Table.of(full.rows)
     models = (with_folds(full.mixture.models[0], rows, FoldsConfig()), *full.mixture.models[1:])
-    model = Model.of(replace(full.mixture, models=models), full.rows, full.is_plain)
+    model = Model.of(replace(full.mixture, models=models), full.rows)
     again = Model.from_dict(json.loads(model.to_json()))
     for before, after in zip(model.mixture.models, again.mixture.models, strict=True):
         assert after.loo_log_density == pytest.approx(before.loo_log_density, rel=1e-12)
@@ -305,13 +314,16 @@ def test_a_summary_is_prediction_and_quantiles(full: Model, noisy: bool) -> None
 def test_the_file_is_what_its_schema_says(model: Model, full: Model) -> None:
     from referencing import Registry, Resource
 
-    registry = Registry().with_resource("urn:kitt:kernel:1", Resource.from_contents(kernel_schema()))
+    registry = Registry().with_resources(
+        [(f"urn:kitt:kernel:{version}", Resource.from_contents(kernel_schema(version))) for version in (1, 2)]
+    )
     plain = Model.of(Mixture.of(full.mixture.models[:1], [1.0]), full.rows)
     for version, documents in (
         (1, [version_1(plain)]),
         (2, [version_2(model), version_2(full), version_2(full, rows=False)]),
         (3, [version_3(model), version_3(full), version_3(full, rows=False)]),
-        (4, [model.to_dict(), full.to_dict(), full.to_dict(rows=False)]),
+        (4, [version_4(model), version_4(full), version_4(full, rows=False)]),
+        (5, [model.to_dict(), full.to_dict(), full.to_dict(rows=False)]),
     ):
         Draft202012Validator.check_schema(schema(version))
         for document in documents:
@@ -361,7 +373,7 @@ def test_a_cut_file_is_refused(path) -> None:
     ("change", "message"),
     [
         ({"format": "kitt-kernel"}, "another kind of file"),
-        ({"version": 5}, "upgrade kitt"),
+        ({"version": 6}, "upgrade kitt"),
         ({"version": True}, "upgrade kitt"),
         ({"components": []}, "components"),
         ({"weather": 1}, "weather"),
@@ -407,7 +419,7 @@ def test_a_model_of_the_logarithm_refuses_rows_that_have_none() -> None:
     X = rng.uniform(0, 3, (80, 1))
     suggestion = kitt.suggest(X, np.exp(X[:, 0] + 0.3 * rng.standard_normal(80)), fit=True)
     model = suggestion.fitted
-    used = [warp.kind for warp, weight in zip(model.warps, model.weights, strict=True) if weight > 0]
+    used = [entry.warp.kind for entry, weight in zip(model.entries, model.weights, strict=True) if weight > 0]
     assert "log" in used
     with pytest.raises(InvalidInputError, match=r"expected a positive target.*got -1 in row 2"):
         model.on(replace(suggestion.dataset, y=np.r_[suggestion.dataset.y[:2], -1.0, suggestion.dataset.y[3:]]))
