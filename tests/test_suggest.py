@@ -61,12 +61,12 @@ def test_a_fit_has_the_best_caption_the_plain_kernels_and_no_signal(fitted: kitt
     model = fitted.fitted
     assert sum(model.weights) == pytest.approx(1)
     said = [c.expression for c in fitted.captions.ranked]
-    named = [kernel.expression for kernel, plain in zip(model.kernels, model.is_plain, strict=True) if not plain]
+    named = [entry.kernel.expression for entry in model.entries if not entry.is_plain]
     words = {word for e in (*map(with_changing_noise, said), NO_SIGNAL) for word in e}
     assert all(set(e) <= words for e in named)  # nothing but what the network names, and noise
     assert any(e.same_sum(with_changing_noise(named[0])) for e in named)
     assert named[-1] == NO_SIGNAL
-    plain = [str(kernel.expression) for kernel, p in zip(model.kernels, model.is_plain, strict=True) if p]
+    plain = [str(entry.kernel.expression) for entry in model.entries if entry.is_plain]
     assert plain == ["RBF", "Matern52"]
     assert fitted.best == model.best.expression
     assert set(fitted.seconds) == {"caption", "fit", "average"}
@@ -80,17 +80,17 @@ def test_the_more_effort_the_more_kernels() -> None:
         for effort in ("quick", "normal", "thorough")
     )
     assert len(few.kernels) < len(some.kernels) < len(many.kernels)
-    assert sum(few.is_plain) == 1
+    assert sum(entry.is_plain for entry in few.entries) == 1
 
 
 def test_a_skewed_target_has_a_transformed_fit_and_the_best_is_of_the_target() -> None:
     frame = table(60).assign(y=np.exp(2 * table(60)["y"]))
     warped = kitt.suggest(frame, fit=True, fit_options=QUICK)
     heaviest = int(np.argmax(warped.fitted.weights))
-    assert not warped.fitted.warps[heaviest].is_identity
-    assert warped.fitted.warps[warped.mixture.best].is_identity
+    assert not warped.fitted.entries[heaviest].warp.is_identity
+    assert warped.fitted.entries[warped.mixture.best].warp.is_identity
     assert (warped.fitted.quantiles(frame, [0.05, 0.5]) > 0).mean() > 0.95
-    assert all(w.is_identity for w in kitt.suggest(frame, fit=True, warp=False, fit_options=QUICK).fitted.warps)
+    assert all(e.warp.is_identity for e in kitt.suggest(frame, fit=True, warp=False, fit_options=QUICK).fitted.entries)
 
 
 def test_a_transformed_fit_is_called_so() -> None:

@@ -18,7 +18,7 @@ from kitt.fitting.fit import UNFIT
 from kitt.fitting.objective import Objective
 from kitt.fitting.optimise import _distinct
 from kitt.fitting.starts import Profile, extended, first
-from kitt.kernels.exact import LOG_2PI, Posterior, leave_one_out
+from kitt.kernels.exact import ExactPosterior
 from kitt.kernels.grammar import Expression, Word, parse
 from kitt.kernels.kernel import Kernel
 from kitt.table.table import Table
@@ -95,10 +95,9 @@ class QuickFitter:
         y = self.table.y
         try:
             theta, value = self._climb(expression, starts, effort)
-            posterior = Posterior.fit(Kernel(expression, self.table.X.shape[1]), theta, self.table.X, y)
-            loo, predicted = leave_one_out(posterior, y), posterior.predict(self.test_inputs)
+            posterior = ExactPosterior.fit(Kernel(expression, self.table.X.shape[1]), theta, self.table.X, y)
+            loo, predicted = posterior.leave_one_out(), posterior.predict(self.test_inputs)
         except UNFIT:
             return None
-        log_det = 2 * torch.diagonal(posterior.L).log().sum()
-        evidence = -0.5 * float(y @ posterior.alpha + log_det + len(y) * LOG_2PI)
+        evidence = posterior.log_marginal_likelihood
         return QuickFit(expression, theta, value, evidence, loo.mean, loo.variance, *predicted)

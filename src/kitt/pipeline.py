@@ -123,7 +123,7 @@ def suggest_dataset(
     times.append(time.perf_counter())
 
     mixture = average(gps, options.weights, captions)  # step 6
-    model = Model.of(on_all_rows(mixture, table, options, clock), dataset, fits.is_plain)
+    model = Model.of(on_all_rows(mixture, table, options, clock), dataset)
     times.append(time.perf_counter())
     notes = (*dataset.notes, *cautions(dataset, captions))
     return Suggestion(dataset, options, captions, model, fits.failures, notes, _seconds(times))

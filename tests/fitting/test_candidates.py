@@ -178,7 +178,6 @@ def test_a_later_caption_is_fitted_if_some_rows_speak_for_it() -> None:
     assert verified.best == parse("Linear + RBF")
     assert expressions_of(found)[0] == "Linear + RBF"
     assert expressions_of(found).count("Linear + Linear*White + RBF") == 1  # changing noise is for the best one only
-    assert len(found.gps) == len(found.is_plain)
 
 
 def test_all_that_was_compared_on_all_rows_is_a_candidate_and_of_a_larger_table_the_best() -> None:
@@ -191,7 +190,7 @@ def test_quick_compares_nothing() -> None:
     verified, found = verified_and_fitted(table(), ["Linear", "RBF"], effort="quick")
     assert verified.scores == {}
     assert expressions_of(found) == ["Linear", "RBF", "White"]
-    assert found.is_plain == (False, True, False)
+    assert tuple(gp.fitted.is_plain for gp in found.gps) == (False, True, False)
 
 
 def test_a_kernel_grows_by_the_word_that_the_rest_of_the_target_shows() -> None:
@@ -283,10 +282,10 @@ def test_left_out_folds_are_for_all_models_or_for_none() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 8))
     data = Table.of(Dataset.from_arrays(X, X[:, 0] + 0.1 * rng.normal(size=30)))
-    assert all(gp.stored_loo is not None for gp in fits(data, ["Linear"]).gps)
+    assert all(gp.training.left_out is not None for gp in fits(data, ["Linear"]).gps)
     late = Fitters(data, Options(fit_options=QUICK, effort="quick"), Clock(0.0))
     gps = fit_each(late, choose(late, [Caption(parse("Linear"), 0.1)], Verified()), lambda *_: None).gps
-    assert all(gp.stored_loo is None for gp in with_left_out_folds(late, gps))
+    assert all(gp.training.left_out is None for gp in with_left_out_folds(late, gps))
 
 
 @pytest.mark.parametrize("growth", [-1, 1.5, "two"])

@@ -17,7 +17,7 @@ from kitt.fitting.fit import Fitter, _ordered, fit, fit_all
 from kitt.fitting.gp import unwarped
 from kitt.fitting.objective import Objective
 from kitt.fitting.optimise import CoarseSolutions, maximise
-from kitt.kernels.exact import Likelihood, Posterior, leave_one_out
+from kitt.kernels.exact import ExactPosterior, Likelihood
 from kitt.kernels.grammar import WORDS, parse
 from kitt.kernels.kernel import Kernel
 from kitt.kernels.sparse import SparsePosterior, choose_inducing
@@ -48,8 +48,8 @@ def test_a_fit_is_at_least_as_likely_as_the_truth(text):
     y = torch.tensor(dataset.y - s.y_mean)
     truth = float(Likelihood(kernel, torch.tensor(dataset.X), y).value(theta)) + dataset.n * math.log(s.y_scale)
     assert model.log_marginal_likelihood > truth - 1.0
-    assert model.gradient_norm < 5.0
-    assert model.evaluations > 0
+    assert model.fitted.gradient_norm < 5.0
+    assert model.fitted.evaluations > 0
 
 
 def test_bic_loo_and_density_are_what_they_say():
@@ -58,10 +58,10 @@ def test_bic_loo_and_density_are_what_they_say():
     p = model.parameter_count
     assert model.bic == pytest.approx(-2 * model.log_marginal_likelihood + p * math.log(60))
     assert model.loo_log_density == pytest.approx(float(model.loo.log_density.sum()))
-    mean, variance = model.predict(dataset.X[:5])
-    expected = -0.5 * ((dataset.y[:5] - mean) ** 2 / variance + np.log(2 * np.pi * variance))
+    mean, std = model.predict(dataset.X[:5])
+    expected = -0.5 * (((dataset.y[:5] - mean) / std) ** 2 + np.log(2 * np.pi * std**2))
     assert np.allclose(model.log_density(dataset.X[:5], dataset.y[:5]), expected)
-    assert (model.predict(dataset.X[:5], noisy=False)[1] < variance).all()
+    assert (model.predict(dataset.X[:5], noisy=False)[1] < std).all()
 
 
 def test_the_evidence_is_close_to_the_integral_over_the_parameters():
@@ -107,7 +107,7 @@ def test_a_fit_to_a_transformed_target_predicts_the_target():
     assert np.allclose(trapezoid(density, y, axis=1), 1, atol=1e-3)
     mean = trapezoid(density * y, y, axis=1)
     assert np.allclose(model.predict(new)[0], mean, rtol=0.02)
-    assert np.allclose(model.predict(new)[1], trapezoid(density * y**2, y, axis=1) - mean**2, rtol=0.2)
+    assert np.allclose(model.predict(new)[1] ** 2, trapezoid(density * y**2, y, axis=1) - mean**2, rtol=0.2)
     assert (model.predict(new, noisy=False)[1] < model.predict(new)[1]).all()
     assert model.loo_log_density > fit("RBF", data, random_state=0).loo_log_density + 5
 
@@ -118,7 +118,7 @@ def test_a_fit_from_given_parameters_needs_no_search():
     searched = fitter.fit("RBF + Linear")
     again = fitter.fit("RBF + Linear", fitter.solution(parse("RBF + Linear")))
     assert fitter.solution(parse("Matern12")) is None
-    assert again.evaluations < searched.evaluations
+    assert again.fitted.evaluations < searched.fitted.evaluations
     assert again.log_posterior == pytest.approx(searched.log_posterior, abs=0.1)
 
 
@@ -164,7 +164,7 @@ def test_growing_noise_is_found():
     plain, noisy = (fit(t, dataset, random_state=0) for t in ("RBF", "RBF + Linear*White"))
     assert noisy.log_marginal_likelihood > plain.log_marginal_likelihood + 10
     small, large = noisy.predict([[0.2], [3.8]])[1]
-    assert large > 4 * small
+    assert large > 2 * small
 
 
 def test_a_deadline_is_kept_and_said():
@@ -189,9 +189,9 @@ def test_repeated_rows_and_collinear_columns_do_no_harm(text):
     y = np.concatenate([x[:, 0], x[:, 0] + 0.1])
     (model,), failures = fit_all([text], Dataset.from_arrays(X, y), random_state=0)
     assert failures == []
-    mean, variance = model.predict(X)
+    mean, std = model.predict(X)
     assert np.isfinite(mean).all()
-    assert (variance > 0).all()
+    assert (std > 0).all()
 
 
 def test_what_cannot_be_fitted_is_reported_and_left_out(monkeypatch):
@@ -244,14 +244,14 @@ def test_a_sparse_posterior_with_all_rows_inducing_is_the_exact_one():
     theta = 0.3 * torch.randn(kernel.size, generator=generator, dtype=torch.float64)
     X, Z = (torch.randn(n, 2, generator=generator, dtype=torch.float64) for n in (60, 7))
     y = torch.sin(2 * X[:, 0]) + X[:, 1]
-    exact, sparse = Posterior.fit(kernel, theta, X, y), SparsePosterior.fit(kernel, theta, X, y, X)
+    exact, sparse = ExactPosterior.fit(kernel, theta, X, y), SparsePosterior.fit(kernel, theta, X, y, X)
     for a, b in zip(exact.predict(Z), sparse.predict(Z), strict=True):
         assert torch.allclose(a, b, atol=1e-5)
     assert torch.allclose(exact.covariance(Z), sparse.covariance(Z), atol=1e-5)
     for word in (0, 1):
         for a, b in zip(exact.component(word, Z), sparse.component(word, Z), strict=True):
             assert torch.allclose(a, b, atol=1e-4)
-    assert torch.allclose(leave_one_out(exact, y).log_density, sparse.leave_one_out(X, y).log_density, atol=1e-4)
+    assert torch.allclose(exact.leave_one_out().log_density, sparse.leave_one_out().log_density, atol=1e-4)
     assert sparse.log_marginal_likelihood == pytest.approx(float(Likelihood(kernel, X, y).value(theta)), abs=1e-3)
 
 

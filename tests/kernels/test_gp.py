@@ -11,12 +11,11 @@ from torch.testing import assert_close
 from kitt.errors import FitError
 from kitt.kernels.exact import (
     _PANEL,
+    ExactPosterior,
     Likelihood,
-    Posterior,
     cholesky,
     draw,
     fisher_information,
-    leave_one_out,
     log_marginal_likelihood,
 )
 from kitt.kernels.grammar import WORDS, Expression, Word, parse
@@ -92,7 +91,7 @@ def test_likelihood_and_posterior_against_sklearn(text: str, values: dict[str, T
     gpr = GaussianProcessRegressor(theirs, alpha=noise, optimizer=None).fit(X.numpy(), y.numpy())
     assert_close(Likelihood(kernel, X, y).value(theta).item(), gpr.log_marginal_likelihood(), rtol=1e-11, atol=0)
 
-    posterior = Posterior.fit(kernel, theta, X, y)
+    posterior = ExactPosterior.fit(kernel, theta, X, y)
     mean, variance = posterior.predict(Z, noisy=False)
     white = values.get("White.variance", 0.0)  # scikit-learn counts White as signal at the new points
     expected_mean, expected_covariance = gpr.predict(Z.numpy(), return_cov=True)
@@ -171,7 +170,7 @@ def test_posterior_is_the_conditional_normal(text: str) -> None:
     kernel, theta, X, y = case(text)
     Z = randn(6, 3, seed=5)
     K, cross = covariance(kernel, theta, X), kernel.matrix(theta, X, Z)
-    posterior = Posterior.fit(kernel, theta, X, y)
+    posterior = ExactPosterior.fit(kernel, theta, X, y)
     expected = kernel.matrix(theta, Z) - cross.mT @ torch.linalg.solve(K, cross)
     mean, variance = posterior.predict(Z, noisy=False)
     assert_close(mean, cross.mT @ torch.linalg.solve(K, y), rtol=1e-9, atol=1e-9)
@@ -187,16 +186,16 @@ def test_posterior_is_the_conditional_normal(text: str) -> None:
 def test_batches_equal_loops(text: str) -> None:
     kernel, theta, X, y = case(text, 15, 3, 4)
     Z = randn(4, 6, 3, seed=5)
-    batch = Posterior.fit(kernel, theta, X, y)
-    loo = leave_one_out(batch, y)
+    batch = ExactPosterior.fit(kernel, theta, X, y)
+    loo = batch.leave_one_out()
     for b in range(4):
-        one = Posterior.fit(kernel, theta[b], X[b], y[b])
+        one = ExactPosterior.fit(kernel, theta[b], X[b], y[b])
         for ours, theirs in zip(batch.predict(Z), one.predict(Z[b]), strict=True):
             assert_close(ours[b], theirs, rtol=1e-9, atol=1e-9)
         assert_close(batch.covariance(Z)[b], one.covariance(Z[b]), rtol=1e-9, atol=1e-9)
         for ours, theirs in zip(batch.component(0, Z), one.component(0, Z[b]), strict=True):
             assert_close(ours[b], theirs, rtol=1e-9, atol=1e-9)
-        for name, theirs in vars(leave_one_out(one, y[b])).items():
+        for name, theirs in vars(one.leave_one_out()).items():
             assert_close(getattr(loo, name)[b], theirs, rtol=1e-9, atol=1e-9)
 
 
@@ -204,7 +203,7 @@ def test_batches_equal_loops(text: str) -> None:
 def test_component_means_add_up_to_the_mean(text: str) -> None:
     kernel, theta, X, y = case(text)
     Z = randn(6, 3, seed=5)
-    posterior = Posterior.fit(kernel, theta, X, y)
+    posterior = ExactPosterior.fit(kernel, theta, X, y)
     parts = [posterior.component(i, Z) for i, word in enumerate(kernel.expression) if not word.is_noise]
     mean, variance = posterior.predict(Z, noisy=False)
     assert_close(torch.stack([m for m, _ in parts]).sum(0), mean, rtol=1e-9, atol=1e-9)
@@ -221,7 +220,7 @@ def test_a_component_is_the_posterior_of_its_word() -> None:
     values = kernel.unflatten(theta)
     own = alone.flatten({slot.name: values[slot.name] for slot in alone.slots})
     cross, K = alone.matrix(own, X, Z), covariance(kernel, theta, X)
-    mean, variance = Posterior.fit(kernel, theta, X, y).component(word, Z)
+    mean, variance = ExactPosterior.fit(kernel, theta, X, y).component(word, Z)
     assert_close(mean, cross.mT @ torch.linalg.solve(K, y), rtol=1e-9, atol=1e-9)
     expected = alone.matrix(own, Z) - cross.mT @ torch.linalg.solve(K, cross)
     assert_close(variance, expected.diagonal(), rtol=1e-9, atol=1e-9)
@@ -230,10 +229,10 @@ def test_a_component_is_the_posterior_of_its_word() -> None:
 @every_expression
 def test_leave_one_out_is_refitting_without_the_point(text: str) -> None:
     kernel, theta, X, y = case(text, 14)
-    loo = leave_one_out(Posterior.fit(kernel, theta, X, y), y)
+    loo = ExactPosterior.fit(kernel, theta, X, y).leave_one_out()
     for i in range(14):
         rest = torch.arange(14) != i
-        mean, variance = Posterior.fit(kernel, theta, X[rest], y[rest]).predict(X[i : i + 1])
+        mean, variance = ExactPosterior.fit(kernel, theta, X[rest], y[rest]).predict(X[i : i + 1])
         assert_close(loo.mean[i], mean[0], rtol=1e-8, atol=1e-8)
         assert_close(loo.variance[i], variance[0], rtol=1e-8, atol=1e-8)
         normal = torch.distributions.Normal(mean[0], variance[0].sqrt())
@@ -246,7 +245,7 @@ def test_noise_words_do_not_carry_over_to_new_points(noise_word: str) -> None:
     kernel, plain = Kernel(parse(f"RBF + {noise_word}"), 2), Kernel(parse("RBF"), 2)
     theta, X, y, Z = 0.5 * randn(kernel.size), randn(20, 2), randn(20, seed=1), randn(5, 2, seed=2)
     assert kernel.matrix(theta, X, X.clone()).equal(kernel.matrix(theta, X, X))
-    posterior = Posterior.fit(kernel, theta, X, y)
+    posterior = ExactPosterior.fit(kernel, theta, X, y)
     mean, variance = posterior.predict(Z, noisy=False)
     signal, extra = plain.matrix(theta[: plain.size], X), kernel.noise(theta, X)
     cross = plain.matrix(theta[: plain.size], X, Z)
@@ -257,7 +256,7 @@ def test_noise_words_do_not_carry_over_to_new_points(noise_word: str) -> None:
     if noise_word == "White":
         assert_close(noisy - variance, (values["White.variance"] + values["noise"]).expand(5))
         folded = {n: v for n, v in values.items() if n.startswith("RBF")} | {"noise": extra[0]}
-        same = Posterior.fit(plain, plain.flatten(folded), X, y).predict(Z)
+        same = ExactPosterior.fit(plain, plain.flatten(folded), X, y).predict(Z)
         assert_close((mean, noisy), same)
     else:
         assert (noisy - variance).std() > 0
@@ -280,10 +279,10 @@ def test_draws_have_the_covariance_asked_for() -> None:
 
 
 def everything(kernel: Kernel, theta: Tensor, X: Tensor, y: Tensor) -> list[Tensor]:
-    likelihood, posterior = Likelihood(kernel, X, y), Posterior.fit(kernel, theta, X, y)
+    likelihood, posterior = Likelihood(kernel, X, y), ExactPosterior.fit(kernel, theta, X, y)
     results = [likelihood.value(theta), *likelihood.value_and_gradient(theta)]
     results += [*posterior.predict(X[..., :4, :] + 0.1), posterior.covariance(X[..., :4, :] + 0.1)]
-    return [*results, *vars(leave_one_out(posterior, y)).values()]
+    return [*results, *vars(posterior.leave_one_out()).values()]
 
 
 @pytest.mark.parametrize("word", WORDS, ids=str)

@@ -74,7 +74,7 @@ def test_predictions_are_those_of_the_formulas(expression: str, longer: float, n
 @pytest.mark.parametrize("longer", [0.0, 3.0])
 def test_rows_can_be_taken_out_again(expression: str, longer: float) -> None:
     kernel, theta, X, y, Z = case(expression, longer, -3.0)
-    fewer = SparsePosterior.fit(kernel, theta, X, y, Z).without(X[1000:], y[1000:])
+    fewer = SparsePosterior.fit(kernel, theta, X, y, Z).without(torch.arange(1000, len(X)))
     expected = SparsePosterior.fit(kernel, theta, X[:1000], y[:1000], Z)
     for ours, theirs in zip(fewer.predict(X[1000:]), expected.predict(X[1000:]), strict=True):
         assert torch.allclose(ours, theirs, rtol=1e-6, atol=1e-6)

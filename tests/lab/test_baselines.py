@@ -76,11 +76,11 @@ def test_registry_knows_its_names() -> None:
 @pytest.mark.parametrize("name", QUICK)
 def test_better_than_a_constant(name: str, fitted: Any) -> None:
     train, test, fit = table(60, 0), table(50, 1), fitted(name)
-    mean, variance = fit.predict(test.X)
+    mean, std = fit.predict(test.X)
     density = fit.log_density(test.X, test.y)
-    assert mean.shape == variance.shape == density.shape == (50,)
+    assert mean.shape == std.shape == density.shape == (50,)
     assert np.isfinite(mean).all()
-    assert (variance > 0).all()
+    assert (std > 0).all()
     assert np.sqrt(np.mean((test.y - mean) ** 2)) < 0.9 * test.y.std()
     z = (test.y - train.y.mean()) / train.y.std()
     constant = -0.5 * (z**2 + math.log(2 * math.pi)) - math.log(train.y.std())
@@ -91,10 +91,10 @@ def test_better_than_a_constant(name: str, fitted: Any) -> None:
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_density_is_that_of_mean_and_variance(name: str, fitted: Any) -> None:
+def test_density_is_that_of_mean_and_standard_deviation(name: str, fitted: Any) -> None:
     test = table(20, 1)
-    mean, variance = fitted(name).predict(test.X)
-    expected = -0.5 * ((test.y - mean) ** 2 / variance + np.log(2 * np.pi * variance))
+    mean, std = fitted(name).predict(test.X)
+    expected = -0.5 * (((test.y - mean) / std) ** 2 + np.log(2 * np.pi * std**2))
     np.testing.assert_allclose(fitted(name).log_density(test.X, test.y), expected, rtol=1e-9)
 
 
@@ -110,10 +110,10 @@ def test_deterministic(name: str, untrained: str, fitted: Any) -> None:
 def test_units_of_the_table_do_not_matter(name: str, untrained: str, fitted: Any) -> None:
     test = table(20, 1)
     fit = quick(name, untrained).fit(table(60, 0, 1024.0), random_state=3)  # a power of two scales without rounding
-    mean, variance = fit.predict(1024 * test.X)
-    expected_mean, expected_variance = fitted(name).predict(test.X)
+    mean, std = fit.predict(1024 * test.X)
+    expected_mean, expected_std = fitted(name).predict(test.X)
     np.testing.assert_allclose(mean / 1024, expected_mean, rtol=1e-6)
-    np.testing.assert_allclose(variance / 1024**2, expected_variance, rtol=1e-6)
+    np.testing.assert_allclose(std / 1024, expected_std, rtol=1e-6)
     density = fit.log_density(1024 * test.X, 1024 * test.y)
     np.testing.assert_allclose(density + math.log(1024), fitted(name).log_density(test.X, test.y), rtol=1e-6)
 
@@ -144,9 +144,9 @@ def test_odd_tables(name: str, odd: str, untrained: str) -> None:
         fit = method(name, **settings).fit(data, random_state=0)
     except KittError:
         return
-    mean, variance = fit.predict(data.X)
+    mean, std = fit.predict(data.X)
     assert np.isfinite(mean).all()
-    assert not np.isnan(variance).any()
+    assert not np.isnan(std).any()
     assert np.isfinite(fit.log_density(data.X, data.y)).all()
 
 
@@ -171,7 +171,7 @@ def test_ahgp_noise_is_fixed_and_optional(untrained: str, fitted: Any) -> None:
     X = table(20, 1).X
     _, noisy = fitted("ahgp").predict(X)
     _, latent = method("ahgp", checkpoint=untrained, protocol="original").fit(table(60, 0), 0).predict(X)
-    np.testing.assert_allclose(noisy - latent, ahgp.NOISE * table(60, 0).y.var(), rtol=1e-4)
+    np.testing.assert_allclose(noisy**2 - latent**2, ahgp.NOISE * table(60, 0).y.var(), rtol=1e-4)
     with pytest.raises(InvalidInputError, match="protocol"):
         method("ahgp", protocol="paper")
 

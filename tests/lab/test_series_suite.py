@@ -20,9 +20,9 @@ def test_seasonal_naive() -> None:
     y = np.array([1.0, 2.0, 3.0, 4.0, 1.0, 2.0, 3.0, 6.0, 1.0, 2.0])
     fitted = method("seasonal-naive").fit(Dataset.from_arrays(times[:, None], y), 0)
     assert fitted.details["period"] == 4
-    mean, variance = fitted.predict(2000 + np.arange(10, 16)[:, None] / 4)
+    mean, std = fitted.predict(2000 + np.arange(10, 16)[:, None] / 4)
     assert mean.tolist() == [3.0, 6.0, 1.0, 2.0, 3.0, 6.0]
-    assert variance == pytest.approx([4 / 6] * 4 + [8 / 6] * 2)
+    assert std**2 == pytest.approx([4 / 6] * 4 + [8 / 6] * 2)
     with pytest.raises(InvalidInputError, match="got 2 columns"):
         method("seasonal-naive").fit(Dataset.from_arrays(np.random.default_rng(0).random((20, 2)), np.arange(20.0)), 0)
 

@@ -74,9 +74,9 @@ def test_it_finds_what_is_there() -> None:
     words = {str(word) for word in parse(found.kernel)}
     assert words & {"Cosine", "Periodic", "Linear*Cosine", "Linear*Periodic", "RBF*Cosine", "RBF*Periodic"}
     Z = np.linspace(-1.8, 1.8, 40)
-    mean, variance = found.predict(Z[:, None])
+    mean, std = found.predict(Z[:, None])
     assert np.sqrt(np.mean((mean - 1.5 * Z - np.sin(9 * Z)) ** 2)) < 0.1
-    assert (variance > 0).all()
+    assert (std > 0).all()
     assert found.details["levels"][0]["best"] in {str(w) for w in WORDS}
     assert found.select_seconds > 0
 

@@ -131,7 +131,7 @@ def test_points_that_were_measured_or_repeat(model: Model, plain: Model) -> None
 def test_far_beyond_the_end_of_a_transform(model: Model) -> None:
     """There all values of the target are the last one that the transform knows, without any variance."""
     gp = model.mixture.models[1]
-    ended = replace(gp, warp=replace(gp.warp, low=0.9, high=1.0))
+    ended = replace(gp, fitted=replace(gp.fitted, warp=replace(gp.warp, low=0.9, high=1.0)))
     Z = points(3, 1).requires_grad_(True)
     posterior = Model.of(Mixture.of([ended], [1.0]), model.rows).to_botorch().posterior(Z)
     (posterior.mean.sum() + posterior.variance.sum()).backward()
@@ -375,9 +375,9 @@ def test_moments_of_a_transformed_target_are_those_of_the_model() -> None:
     mixture = Mixture.of([fitted], [1.0])
     there = np.linspace(-2.5, 2.5, 7)[:, None]
     posterior = MixtureModel(mixture).posterior(torch.tensor(there), observation_noise=True)
-    mean, variance = mixture.predict(there)
+    mean, std = mixture.predict(there)
     np.testing.assert_allclose(posterior.mean[:, 0].numpy(), mean, rtol=1e-6)
-    np.testing.assert_allclose(posterior.variance[:, 0].numpy(), variance, rtol=1e-6)
+    np.testing.assert_allclose(posterior.variance[:, 0].numpy(), std**2, rtol=1e-6)
 
 
 def test_fantasies_below_zero_do_not_ruin_a_kernel_of_the_logarithm() -> None:

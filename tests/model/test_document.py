@@ -106,8 +106,9 @@ def test_everything_survives_a_file(full: Model, tmp_path) -> None:
     again = kitt.load(tmp_path / "m.json")
     assert_same(full, again, growing().iloc[:20], "price")
     assert again.to_dict() == full.to_dict()
-    assert (again.components, again.tail, again.warps) == (full.components, full.tail, full.warps)
-    assert again.noise_models == full.noise_models
+    assert (again.components, again.tail) == (full.components, full.tail)
+    assert [e.warp for e in again.entries] == [e.warp for e in full.entries]
+    assert [e.noise_model for e in again.entries] == [e.noise_model for e in full.entries]
     assert again.weights == full.weights
     assert again.best == again.kernels[0]
     assert full.best is full.kernels[0]
@@ -118,7 +119,7 @@ def test_everything_survives_a_file(full: Model, tmp_path) -> None:
 
 
 def test_a_noise_model_is_kept_only_where_a_component_uses_it(full: Model) -> None:
-    assert [noise is not None for noise in full.noise_models] == [
+    assert [entry.noise_model is not None for entry in full.entries] == [
         True,
         full.mixture.models[1].noise_model is not None,
     ] + [False] * 2
@@ -133,7 +134,7 @@ def test_the_noise_of_a_file_is_not_fitted_again(full: Model) -> None:
     louder = Model.from_dict(document)
     factor = louder.mixture.models[0].noise_model.log_factor(np.zeros((1, 2)), np.zeros(1), np.ones(1))
     assert factor == pytest.approx(1.0)
-    assert louder.on(full.rows.rows(slice(0, 40))).noise_models == louder.noise_models
+    assert louder.on(full.rows.rows(slice(0, 40))).entries == louder.entries
 
 
 def version_3(model: Model, rows: bool = True) -> dict:
@@ -214,7 +215,7 @@ def test_predictions_of_left_out_rows_are_those_of_the_fit(full: Model) -> None:
     """The weights come from them; computed again from the parameters, they would be better than they were."""
     rows = Table.of(full.rows)
     models = (with_folds(full.mixture.models[0], rows, FoldsConfig()), *full.mixture.models[1:])
-    model = Model.of(replace(full.mixture, models=models), full.rows, full.is_plain)
+    model = Model.of(replace(full.mixture, models=models), full.rows)
     again = Model.from_dict(json.loads(model.to_json()))
     for before, after in zip(model.mixture.models, again.mixture.models, strict=True):
         assert after.loo_log_density == pytest.approx(before.loo_log_density, rel=1e-12)
@@ -407,7 +408,7 @@ def test_a_model_of_the_logarithm_refuses_rows_that_have_none() -> None:
     X = rng.uniform(0, 3, (80, 1))
     suggestion = kitt.suggest(X, np.exp(X[:, 0] + 0.3 * rng.standard_normal(80)), fit=True)
     model = suggestion.fitted
-    used = [warp.kind for warp, weight in zip(model.warps, model.weights, strict=True) if weight > 0]
+    used = [entry.warp.kind for entry, weight in zip(model.entries, model.weights, strict=True) if weight > 0]
     assert "log" in used
     with pytest.raises(InvalidInputError, match=r"expected a positive target.*got -1 in row 2"):
         model.on(replace(suggestion.dataset, y=np.r_[suggestion.dataset.y[:2], -1.0, suggestion.dataset.y[3:]]))

@@ -7,8 +7,9 @@ import pytest
 
 import kitt
 from kitt.fitting.config import FitConfig
+from kitt.fitting.fitted import KnownNoise, TrainingRows
 from kitt.fitting.folds import FoldsConfig, refitted, split
-from kitt.kernels.exact import Posterior
+from kitt.kernels.exact import ExactPosterior
 from kitt.model.evidence import EvidenceConfig, gather
 from kitt.table.table import Table
 
@@ -50,7 +51,7 @@ def test_left_out_rows_do_not_matter_to_their_own_prediction(model: kitt.Model) 
     table, config = Table.of(rows, model.kernels[0].standardiser), EvidenceConfig(seconds=600.0)
     changed = table.y.clone()
     changed[7] += 30.0
-    other = gather(model.mixture, model.is_plain, Table(table.X, changed, *_rest(table)), config=config)
+    other = gather(model.mixture, Table(table.X, changed, *_rest(table)), config=config)
     evidence = model.evidence(config=config)
     where = np.flatnonzero(evidence.rows == 7)[0]
     assert other.mean[where] == pytest.approx(evidence.mean[where], abs=1e-6)
@@ -80,8 +81,8 @@ def test_of_a_large_table_rows_are_left_out_that_had_no_influence_on_the_fit(lar
     evidence = large.evidence()
     used = [m for m, weight in zip(large.mixture.models, large.weights, strict=True) if weight > 0]
     assert len(evidence.rows) == 60
-    assert all(m.places_at_fit is not None and len(m.places_at_fit) == 150 for m in used)
-    assert all(set(evidence.rows).isdisjoint(m.places_at_fit.tolist()) for m in used)
+    assert all(m.fitted.places_at_fit is not None and len(m.fitted.places_at_fit) == 150 for m in used)
+    assert all(set(evidence.rows).isdisjoint(m.fitted.places_at_fit.tolist()) for m in used)
     fresh = _wave(2000, seed=1)
     assert evidence.density == pytest.approx(float(large.mixture.log_density(fresh.X, fresh.y).mean()), abs=0.25)
 
@@ -92,10 +93,12 @@ def test_of_a_large_table_the_other_rows_predict_them_at_the_same_parameters(lar
     rest = np.setdiff1d(np.arange(rows.n), evidence.rows)
     models = list(large.mixture.models)
     for k in np.flatnonzero(large.weights):
-        models[k] = replace(models[k], X=models[k].X[rest], y=models[k].y[rest])
-    mean, variance = replace(large.mixture, models=tuple(models)).predict(rows.X[evidence.rows])
+        models[k] = replace(
+            models[k], training=TrainingRows(models[k].X[rest], models[k].y[rest], models[k].training.inducing)
+        )
+    mean, std = replace(large.mixture, models=tuple(models)).predict(rows.X[evidence.rows])
     np.testing.assert_allclose(evidence.mean, mean, rtol=1e-6)
-    np.testing.assert_allclose(evidence.std, np.sqrt(variance), rtol=1e-6)
+    np.testing.assert_allclose(evidence.std, std, rtol=1e-6)
     np.testing.assert_allclose(evidence.observed, rows.y[evidence.rows], rtol=1e-12)
 
 
@@ -108,7 +111,7 @@ def test_a_large_model_on_other_rows_is_fitted_again_for_its_evidence(large: kit
 
 def test_noise_that_was_found_constant_on_a_subset_is_not_fitted_again(large: kitt.Model) -> None:
     model = max(large.mixture.models, key=lambda m: m.rows)
-    constant = replace(model, stored_noise=None)
+    constant = replace(model, known_noise=KnownNoise(None))
     assert constant.noise_model is None
     assert "loo" not in vars(constant)
 
@@ -118,13 +121,13 @@ def test_a_file_of_a_large_model_does_not_make_its_evidence_exact(
 ) -> None:
     """Kernels without weight have no sparse posterior in the file, and need none on all rows."""
     again = kitt.Model.from_dict(large.to_dict())
-    exact = Posterior.fit
+    exact = ExactPosterior.fit
 
     def fit_few(kernel, theta, X, y):
         assert len(y) <= 200
         return exact(kernel, theta, X, y)
 
-    monkeypatch.setattr(Posterior, "fit", fit_few)
+    monkeypatch.setattr(ExactPosterior, "fit", fit_few)
     assert again.evidence().density == pytest.approx(large.evidence().density, abs=1e-6)
 
 
@@ -132,7 +135,7 @@ def test_very_many_other_rows_get_sparse_posteriors(large: kitt.Model, monkeypat
     monkeypatch.setattr(FitConfig, "exact_rows", 250)
     model = large.on(_wave(300, seed=2))
     used = [m for m, weight in zip(model.mixture.models, model.weights, strict=True) if weight > 0]
-    assert all(m.inducing is not None for m in used)
+    assert all(m.training.inducing is not None for m in used)
     assert model.predict(_wave(20, seed=3).X)[0].shape == (20,)
 
 

@@ -64,12 +64,12 @@ def everything(pair: tuple[GP, GP], tail: float = 0.02) -> Mixture:
 
 def test_moments_and_density_are_those_of_a_mixture(models):
     mixture = Mixture.of(models, np.array([0.2, 0.5, 0.3]))
-    means, variances = zip(*(m.predict(NEW) for m in models), strict=True)
+    means, stds = zip(*(m.predict(NEW) for m in models), strict=True)
     mean = np.tensordot(mixture.weights, means, 1)
-    variance = np.tensordot(mixture.weights, variances, 1) + np.tensordot(
+    variance = np.tensordot(mixture.weights, np.square(stds), 1) + np.tensordot(
         mixture.weights, (np.array(means) - mean) ** 2, 1
     )
-    assert np.allclose(mixture.predict(NEW), (mean, variance))
+    assert np.allclose(mixture.predict(NEW), (mean, np.sqrt(variance)))
     density = sum(w * np.exp(m.log_density(NEW, mean)) for w, m in zip(mixture.weights, models, strict=True))
     assert np.allclose(mixture.log_density(NEW, mean), np.log(density))
     assert np.allclose(np.diag(mixture.covariance(NEW)), variance, rtol=1e-6)
@@ -92,7 +92,8 @@ def test_a_density_is_of_one_finite_number_for_each_row(models: tuple[GP, ...]) 
 def test_samples_have_the_moments_and_the_quantiles(models):
     mixture = Mixture.of(models, np.array([0.3, 0.4, 0.3]))
     draws = mixture.sample(NEW, 20_000, random_state=0)
-    mean, variance = mixture.predict(NEW)
+    mean, std = mixture.predict(NEW)
+    variance = std**2
     assert np.abs(draws.mean(0) - mean).max() < 0.05 * np.sqrt(variance).max()
     assert np.allclose(draws.var(0), variance, rtol=0.1)
     levels = [0.05, 0.5, 0.95]
@@ -122,10 +123,10 @@ def test_draws_have_the_moments(pair, noisy):
     """Those of the mixture leave out the tail, and through a transform the outermost hundredth."""
     mixture = everything(pair, tail=0.0)
     draws = mixture.sample(INSIDE, 20_000, noisy, random_state=0)
-    mean, variance = mixture.predict(INSIDE, noisy)
-    assert (np.abs(draws.mean(0) - mean) < 0.05 * np.sqrt(variance)).all()
-    assert np.allclose(draws.var(0), variance, rtol=0.15)
-    assert np.allclose(everything(pair).predict(INSIDE, noisy), (mean, variance))
+    mean, std = mixture.predict(INSIDE, noisy)
+    assert (np.abs(draws.mean(0) - mean) < 0.05 * std).all()
+    assert np.allclose(draws.var(0), std**2, rtol=0.15)
+    assert np.allclose(everything(pair).predict(INSIDE, noisy), (mean, std))
 
 
 def test_the_density_is_the_slope_of_the_quantiles(pair):
@@ -140,7 +141,7 @@ def test_the_covariance_has_the_variances_on_its_diagonal(pair):
     """Through a transform it is that of a straight line at the mean, which is close where the noise is small."""
     mixture = everything(pair)
     for noisy in (True, False):
-        covariance, variance = mixture.covariance(INSIDE, noisy), mixture.predict(INSIDE, noisy)[1]
+        covariance, variance = mixture.covariance(INSIDE, noisy), mixture.predict(INSIDE, noisy)[1] ** 2
         assert np.allclose(covariance, covariance.T)
         assert np.linalg.eigvalsh(covariance).min() > -1e-6 * variance.max()
         assert np.allclose(np.diag(covariance), variance, rtol=0.15)
@@ -151,7 +152,7 @@ def test_spreads_are_in_the_covariance(models, spread):
     """Also where a spread leaves less than the function alone has, as far from the rows."""
     mixture = Mixture(models, (Component(1, 0.7, False, spread), Component(2, 0.3)))
     for noisy in (True, False):
-        assert np.allclose(np.diag(mixture.covariance(NEW, noisy)), mixture.predict(NEW, noisy)[1], rtol=1e-6)
+        assert np.allclose(np.diag(mixture.covariance(NEW, noisy)), mixture.predict(NEW, noisy)[1] ** 2, rtol=1e-6)
         draws = mixture.sample(NEW, 20_000, noisy, random_state=0)
         assert np.abs(np.cov(draws.T) - mixture.covariance(NEW, noisy)).max() < 0.06 * draws.var(0).max()
 
@@ -159,7 +160,7 @@ def test_spreads_are_in_the_covariance(models, spread):
 def test_the_covariance_of_one_fit_is_in_the_units_of_its_variance(pair):
     for model in pair:
         covariance = model.covariance(INSIDE)
-        assert np.allclose(np.diag(covariance), model.predict(INSIDE)[1], rtol=0.1)
+        assert np.allclose(np.diag(covariance), model.predict(INSIDE)[1] ** 2, rtol=0.1)
 
 
 def test_the_covariance_is_that_of_draws(pair):
@@ -210,11 +211,11 @@ def test_weights_are_of_models_and_the_best_is_of_the_target_as_it_is(pair):
 
 def test_an_outlier_costs_a_bounded_number_of_nats(pair):
     mixture = everything(pair, tail=DEFAULT.min_tail)
-    mean, variance = mixture.predict(INSIDE)
+    mean, std = mixture.predict(INSIDE)
     scale = math.log(pair[0].fitted_kernel.standardiser.y_scale)
-    far = mean + 50 * np.sqrt(variance)
+    far = mean + 50 * std
     assert (-mixture.log_density(INSIDE, far) - scale < 20).all()
-    assert (-everything(pair, tail=0.0).log_density(INSIDE, mean - 50 * np.sqrt(variance)) - scale > 100).all()
+    assert (-everything(pair, tail=0.0).log_density(INSIDE, mean - 50 * std) - scale > 100).all()
 
 
 def test_left_out_rows_are_predicted_by_the_whole_mixture(pair, skewed):

@@ -84,13 +84,13 @@ def test_rows_that_do_not_fit_are_refused(model: Model) -> None:
 def test_left_out_rows_are_predicted_again(model: Model) -> None:
     """Predictions of left-out rows that a fit has kept are of the old rows alone."""
     gp = model.mixture.models[0]
-    kept = Model.of(Mixture.of([replace(gp, stored_loo=gp.loo)], [1.0]), model.rows)
+    kept = Model.of(Mixture.of([replace(gp, training=replace(gp.training, left_out=gp.loo))], [1.0]), model.rows)
     assert len(kept.update(frame(4, 1)).mixture.leave_one_out().mean[0]) == 44
 
 
 def test_a_file_knows_how_many_rows_were_fitted(model: Model) -> None:
     more = Model.from_dict(model.update(frame(30, 1)).to_dict())
-    assert [gp.rows_at_fit for gp in more.mixture.models] == [40] * len(more.kernels)
+    assert [gp.fitted.rows_at_fit for gp in more.mixture.models] == [40] * len(more.kernels)
     assert [reason.kind for reason in more.update(frame(10, 2)).refit_reasons] == ["more rows"]
 
 
@@ -113,5 +113,6 @@ def test_other_rows_keep_what_is_known_of_the_fit() -> None:
     fitted = kitt.fit("RBF", data, random_state=0, objective="ml", prior="botorch")
     other = Model.of(Mixture((fitted,), (Component(0, 1.0),), Tail()), data).on(kitt.Dataset.from_frame(frame(30, 1)))
     (moved,) = other.mixture.models
-    assert (moved.objective, moved.prior, moved.log_prior) == ("ml", "botorch", fitted.log_prior)
+    assert (moved.fitted.objective, moved.fitted.prior) == ("ml", "botorch")
+    assert moved.fitted.log_prior == fitted.fitted.log_prior
     assert moved.rows == 30

@@ -25,4 +25,4 @@ class BestBIC:
         if not models:
             raise FitError("none of the 34 words could be fitted: " + "; ".join(map(str, failures)))
         best = min(models, key=lambda model: model.bic)
-        return fitted_method(best, train, time.perf_counter() - started - best.seconds)
+        return fitted_method(best, train, time.perf_counter() - started - best.fitted.seconds)

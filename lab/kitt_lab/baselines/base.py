@@ -27,7 +27,9 @@ class Method(Protocol):
 class Predictive(Protocol):
     """Predictions of an observation at raw inputs X (M, D), in the units of y."""
 
-    def predict(self, X: FloatArray) -> tuple[FloatArray, FloatArray]: ...
+    def predict(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Mean and standard deviation (M,)."""
+        ...
 
     def log_density(self, X: FloatArray, y: FloatArray) -> FloatArray: ...
 
@@ -44,7 +46,7 @@ class FittedMethod:
     details: Mapping[str, Any] = field(default_factory=dict)  # JSON values for the record of a benchmark
 
     def predict(self, X: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance of an observation at each row of X (M, D)."""
+        """Mean and standard deviation of an observation at each row of X (M, D)."""
         return self.predictive.predict(self._inputs(X))
 
     def log_density(self, X: ArrayLike, y: ArrayLike) -> FloatArray:
@@ -54,12 +56,12 @@ class FittedMethod:
 
     def quantiles(self, X: ArrayLike, levels: FloatArray) -> FloatArray:
         """Quantiles (M, Q) of an observation at `levels` (Q,): the predictive's own, or those of a normal distribution with
-        its mean and variance."""
+        its mean and standard deviation."""
         inputs = self._inputs(X)
         if own := getattr(self.predictive, "quantiles", None):
             return own(inputs, levels)
-        mean, variance = self.predictive.predict(inputs)
-        return mean[:, None] + np.sqrt(variance)[:, None] * ndtri(levels)
+        mean, std = self.predictive.predict(inputs)
+        return mean[:, None] + std[:, None] * ndtri(levels)
 
     def _inputs(self, X: ArrayLike) -> FloatArray:
         inputs = np.asarray(X, np.float64)
@@ -79,7 +81,7 @@ class GaussianPredictive:
 
     def predict(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
         mean, variance = self._standardised(X)
-        return self.standardiser.inverse_mean(mean), self.standardiser.inverse_variance(variance)
+        return self.standardiser.inverse_mean(mean), self.standardiser.inverse_std(np.sqrt(variance))
 
     def log_density(self, X: FloatArray, y: FloatArray) -> FloatArray:
         mean, variance = self._standardised(X)

@@ -28,10 +28,11 @@ class BotorchPosterior:
     def predict(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
         with torch.no_grad():
             posterior = self.model.posterior(torch.tensor(X), observation_noise=True)
-            return posterior.mean[:, 0].numpy(), posterior.variance[:, 0].numpy()
+            return posterior.mean[:, 0].numpy(), posterior.variance[:, 0].sqrt().numpy()
 
     def log_density(self, X: FloatArray, y: FloatArray) -> FloatArray:
-        return normal_log_density(y, *self.predict(X))
+        mean, std = self.predict(X)
+        return normal_log_density(y, mean, std**2)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ class _Ahead:
 
     def predict(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
         there = self.made.at(X[:, 0])
-        return there.median, there.std**2
+        return there.median, there.std
 
     def log_density(self, X: FloatArray, y: FloatArray) -> FloatArray:
         return self.made.at(X[:, 0]).log_density(y)

@@ -151,7 +151,9 @@ def _best(mixture: Mixture) -> str:
 def _details(mixture: Mixture, failures: Sequence[Failure]) -> dict[str, Any]:
     parts = zip(mixture.models, mixture.weights.tolist(), strict=True)
     fields = ("expression", "weight", "lml", "bic", "loo", "seconds")
-    values = [(str(m.expression), w, m.log_marginal_likelihood, m.bic, m.loo_log_density, m.seconds) for m, w in parts]
+    values = [
+        (str(m.expression), w, m.log_marginal_likelihood, m.bic, m.loo_log_density, m.fitted.seconds) for m, w in parts
+    ]
     return {
         "models": [dict(zip(fields, value, strict=True)) for value in values],
         "failures": [str(failure) for failure in failures],

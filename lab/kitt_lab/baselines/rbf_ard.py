@@ -21,7 +21,7 @@ from kitt.fitting.gp import GP
 from kitt.fitting.objective import Objective
 from kitt.fitting.optimise import CoarseSolutions, maximise
 from kitt.fitting.starts import extended
-from kitt.kernels.exact import Posterior, leave_one_out
+from kitt.kernels.exact import ExactPosterior
 from kitt.kernels.grammar import Expression, parse
 from kitt.kernels.kernel import Kernel
 from kitt.kernels.priors import Parameter
@@ -51,15 +51,15 @@ def fitted_method(model: GP, train: Dataset, select_seconds: float = 0.0) -> Fit
         "lml": model.log_marginal_likelihood,
         "bic": model.bic,
         "converged": model.converged,
-        "evaluations": model.evaluations,
+        "evaluations": model.fitted.evaluations,
         "warnings": list(model.warnings),
     }
-    return FittedMethod(model, train.d, str(model.expression), select_seconds, model.seconds, details)
+    return FittedMethod(model, train.d, str(model.expression), select_seconds, model.fitted.seconds, details)
 
 
-def conditioned(kernel: Kernel, theta: Tensor, table: Table) -> GaussianPredictive:
+def predictive_of(kernel: Kernel, theta: Tensor, table: Table) -> GaussianPredictive:
     """A kernel with its parameters, given all rows of a table."""
-    posterior = Posterior.fit(kernel, theta, table.X, table.y)
+    posterior = ExactPosterior.fit(kernel, theta, table.X, table.y)
     assert table.standardiser is not None
 
     def moments(Z: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -111,8 +111,8 @@ def _fit_unshifted(train: Dataset, config: FitConfig, seed: int) -> FittedMethod
     coarse_fits = CoarseSolutions(table, config, seed)
     plain, few = Expression(_HETEROSCEDASTIC.words[:1]), coarse_fits.table
     head = coarse_fits.solutions(plain.words, clock)[0].theta
-    posterior = Posterior.fit(Kernel(plain, train.d), head, few.X, few.y)
-    residual = few.y - leave_one_out(posterior, few.y).mean
+    posterior = ExactPosterior.fit(Kernel(plain, train.d), head, few.X, few.y)
+    residual = few.y - posterior.leave_one_out().mean
     noise, profile = _HETEROSCEDASTIC.words[1], coarse_fits.profile(clock)
     coarse = _Unshifted(_HETEROSCEDASTIC, few, config)
     starts = coarse.clamp(extended(head, noise, profile, residual, coarse_fits.generator("noise")))
@@ -123,7 +123,7 @@ def _fit_unshifted(train: Dataset, config: FitConfig, seed: int) -> FittedMethod
         fine, max(tried, key=lambda s: s.value).theta, config.max_iterations, config.tolerance, clock, config.method
     )
     details = {"lml": float(fine.likelihood.value(best.theta)), "converged": best.converged}
-    predictive = conditioned(fine.kernel, best.theta, table)
+    predictive = predictive_of(fine.kernel, best.theta, table)
     return FittedMethod(
         predictive, train.d, "RBF + Linear*White, unshifted", 0.0, time.perf_counter() - started, details
     )

@@ -36,10 +36,11 @@ class _Repeated:
     def predict(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
         ahead = np.maximum(np.round((X[:, 0] - self.last_time) / self.step).astype(int), 1) - 1
         period = len(self.season)
-        return self.season[ahead % period], self.variance * (ahead // period + 1)
+        return self.season[ahead % period], np.sqrt(self.variance * (ahead // period + 1))
 
     def log_density(self, X: FloatArray, y: FloatArray) -> FloatArray:
-        return normal_log_density(y, *self.predict(X))
+        mean, std = self.predict(X)
+        return normal_log_density(y, mean, std**2)
 
 
 @dataclass(frozen=True)

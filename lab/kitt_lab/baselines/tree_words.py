@@ -23,14 +23,14 @@ from kitt.fitting.fit import fit
 from kitt.fitting.objective import Objective
 from kitt.fitting.optimise import CoarseSolutions, maximise
 from kitt.fitting.starts import FlatPrior, Profile, extended, first, guesses, noise_raw
-from kitt.kernels.exact import Posterior, leave_one_out
+from kitt.kernels.exact import ExactPosterior
 from kitt.kernels.grammar import Expression, Primitive, Word, parse
 from kitt.kernels.kernel import Kernel
 from kitt.kernels.priors import Parameter, preset
 from kitt.table.dataset import Dataset
 from kitt.table.table import Table
 from kitt_lab.baselines.base import Predictive
-from kitt_lab.baselines.rbf_ard import conditioned
+from kitt_lab.baselines.rbf_ard import predictive_of
 from kitt_lab.baselines.tree_search import Solved
 
 if TYPE_CHECKING:
@@ -111,8 +111,8 @@ class ParentStart:
         gone = [word for word in self.parent.expression if word not in child.words]
         if gone:
             return self._changed(child, kept, dict(zip(new, gone, strict=True)))
-        posterior = Posterior.fit(self.parent, self.theta, self.profile.X, y)
-        residual = y - leave_one_out(posterior, y).mean
+        posterior = ExactPosterior.fit(self.parent, self.theta, self.profile.X, y)
+        residual = y - posterior.leave_one_out().mean
         rows = extended(self.theta, new[0], self.profile, residual, self.generator)
         order = [*self.parent.expression.words, new[0]]
         return _reordered(rows, Kernel(Expression(tuple(order)), self.parent.dims), child)
@@ -262,4 +262,4 @@ class Words:
         objective = Objective(solved.state, self.table, self.config)
         own = maximise(objective, solved.theta, self.config.max_iterations, self.config.tolerance, Clock.unlimited())
         value = model.log_posterior if objective.uses_prior else model.log_marginal_likelihood
-        return model if value >= own.value else conditioned(objective.kernel, own.theta, self.table)
+        return model if value >= own.value else predictive_of(objective.kernel, own.theta, self.table)

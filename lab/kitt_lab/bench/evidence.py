@@ -40,7 +40,7 @@ def compare(table: Source, rows: int, number: int, effort: str) -> dict[str, Any
     model = suggest(train, fit=True, effort=effort).fitted
     mixture, s = model.mixture, model.kernels[0].standardiser
     assert s is not None
-    plain = next(m for m, yes in zip(mixture.models, model.is_plain, strict=True) if yes and m.expression == PLAIN)
+    plain = next(m for m in mixture.models if m.fitted.is_plain and m.expression == PLAIN)
     offset, u = s.log_density_offset, s.transform_y(test.y)
     density = float(mixture.log_density(test.X, test.y).mean())
     reference = float(with_tail(plain.log_density(test.X, test.y) - offset, u).mean()) + offset

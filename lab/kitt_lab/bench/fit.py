@@ -26,7 +26,7 @@ from kitt.fitting.fit import fit_all
 from kitt.fitting.objective import Objective
 from kitt.fitting.optimise import CoarseSolutions, Solution
 from kitt.fitting.starts import FlatPrior, extended, first
-from kitt.kernels.exact import Posterior, leave_one_out
+from kitt.kernels.exact import ExactPosterior
 from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.kernels.grammar import Expression, parse
 from kitt.kernels.kernel import Kernel
@@ -117,10 +117,10 @@ def starting_points(table: Table, expression: Expression, config: FitConfig) -> 
     guessed = first(words[0], profile)
     if len(words) > 1:
         head = coarse_fits.solutions(words[:-1], clock)[0].theta
-        posterior = Posterior.fit(
+        posterior = ExactPosterior.fit(
             Kernel(Expression(words[:-1]), table.X.shape[1]), head, coarse_fits.table.X, coarse_fits.table.y
         )
-        residual = coarse_fits.table.y - leave_one_out(posterior, coarse_fits.table.y).mean
+        residual = coarse_fits.table.y - posterior.leave_one_out().mean
         guessed = extended(head, words[-1], profile, residual, generator)
     prior = FlatPrior.of(preset(config.prior), Kernel(expression, table.X.shape[1]))
     objective = Objective(expression, coarse_fits.few, config)

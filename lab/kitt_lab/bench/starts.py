@@ -63,7 +63,7 @@ def compare(table: Source, rows: int, seed: int) -> dict[str, Any]:
             except KittError:
                 found[name].append([None, time.process_time() - began, 0])
             else:
-                found[name].append([model.log_posterior, time.process_time() - began, model.evaluations])
+                found[name].append([model.log_posterior, time.process_time() - began, model.fitted.evaluations])
     return {"words": [str(WORDS[i]) for i in drawn.tolist()], "fits": found, "n_train": train.n, "d": train.d}
 
 

@@ -61,11 +61,11 @@ class Fits:
     columns: int
 
 
-def effective_parameters(model: GP, is_plain: bool) -> tuple[float, float]:
+def effective_parameters(model: GP) -> tuple[float, float]:
     """The trace of the share of the information that comes from the rows, and the log evidence by Laplace's method."""
     kernel, theta = model.fitted_kernel.kernel, model.fitted_kernel.theta
     table = Table.of((model.X, model.y))
-    objective = Objective(kernel.expression, table, FitConfig(prior=prior_of(is_plain)))
+    objective = Objective(kernel.expression, table, FitConfig(prior=prior_of(model.fitted.is_plain)))
     prior, all_of_it = objective.information(theta, 0), objective.information(theta, model.rows)
     share = torch.linalg.solve(all_of_it, all_of_it - prior)
     value = model.log_marginal_likelihood + float(objective.prior.log_density(theta))
@@ -79,10 +79,10 @@ def fits_of(train: Dataset, test: Dataset) -> Fits:
     s = mixture.models[0].fitted_kernel.standardiser
     assert s is not None
     u, seen = s.transform_y(test.y), mixture.models[0].warp.inverse(mixture.models[0].y.numpy())
-    for k, (model, is_plain) in enumerate(zip(mixture.models, fitted.is_plain, strict=True)):
+    for k, model in enumerate(mixture.models):
         Z = model.inputs(test.X)
         mean, _, total = model.moments(Z)
-        effective, evidence = effective_parameters(model, is_plain)
+        effective, evidence = effective_parameters(model)
         noises = [(np.zeros(model.rows), np.zeros(len(u)))]
         if model.fitted_noise is not None and model.noise_model is not None:
             noises.append((model.fitted_noise[1], model.noise_model.log_factor(Z.numpy(), mean, total)))

@@ -67,10 +67,10 @@ def fit_word(
         "log_posterior": model.log_posterior,
         "bic": model.bic,
         "loo": model.loo_log_density / part.train.n,
-        "fit_seconds": model.seconds,
-        "evaluations": model.evaluations,
+        "fit_seconds": model.fitted.seconds,
+        "evaluations": model.fitted.evaluations,
         "converged": model.converged,
-        "gradient": model.gradient_norm,
+        "gradient": model.fitted.gradient_norm,
         "warnings": list(model.warnings),
     }
 

@@ -87,7 +87,7 @@ def held_out(
 
 
 def _settings_of(model: GP | None) -> dict[str, Any]:
-    return {} if model is None else {"prior": model.prior, "objective": model.objective}
+    return {} if model is None else {"prior": model.fitted.prior, "objective": model.fitted.objective}
 
 
 def no_signal(table: Table, folds: Folds) -> LeftOut:
@@ -173,7 +173,7 @@ class Checker:
 
     def __init__(self, model: GP) -> None:
         self.model = model
-        is_large = model.inducing is not None
+        is_large = model.training.inducing is not None
         self.table = table_of(model, MANY_ROWS if is_large else ROWS)
         self.folds = random_folds(len(self.table.y), FEW_FOLDS if is_large else FOLDS)
         start = start_of(model.fitted_kernel)

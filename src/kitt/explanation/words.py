@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from kitt.fitting.gp import GP
-from kitt.kernels.sparse import SparsePosterior
 
 _ENTRIES = 2**22  # of the covariance between training rows and others, worked on at once
 
@@ -19,17 +18,17 @@ class Words:
 
     def __init__(self, model: GP) -> None:
         p = self.posterior = model.posterior
-        self.basis = p.Z if isinstance(p, SparsePosterior) else p.X
+        self.basis = p.basis
         self.alpha = p.alpha
         self.here = p.kernel.terms(p.theta, self.basis)
 
     def mean(self, X: Tensor) -> Tensor:
-        """Of all words together (n,), at any number of points."""
+        """The mean (n,) of all words together, at any number of points."""
         size = max(1, _ENTRIES // len(self.basis))
         return torch.cat([self.means(chunk).sum(0) for chunk in X.split(size)])
 
     def means(self, X: Tensor) -> Tensor:
-        """(W, n)"""
+        """The mean (W, n) of each word."""
         there = self.posterior.kernel.terms(self.posterior.theta, X)
         rows = [a.matrix(b).mT @ self.alpha for a, b in zip(self.here, there, strict=True)]
         return torch.stack(rows) if rows else X.new_zeros(0, len(X))
@@ -40,11 +39,4 @@ class Words:
 
     def covariance(self, word: int, X: Tensor) -> Tensor:
         """Joint posterior covariance (n, n) of one word."""
-        p = self.posterior
-        there = p.kernel.terms(p.theta, X)[word]
-        A = torch.linalg.solve_triangular(p.L, self.here[word].matrix(there), upper=False)
-        C = there.matrix(there, same=True) - A.mT @ A
-        if isinstance(p, SparsePosterior):
-            V = torch.linalg.solve_triangular(p.LB, A, upper=False)
-            C = C + V.mT @ V
-        return C
+        return self.posterior.component_covariance(word, X)

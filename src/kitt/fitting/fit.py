@@ -19,6 +19,7 @@ from torch import Tensor
 from kitt.clock import Clock
 from kitt.errors import InvalidInputError, KittError
 from kitt.fitting.config import FitConfig
+from kitt.fitting.fitted import Fitted, TrainingRows
 from kitt.fitting.gp import GP
 from kitt.fitting.noise import fit_noise
 from kitt.fitting.objective import Objective
@@ -196,25 +197,19 @@ def _fit(expression: Expression, table: Table, coarse: CoarseSolutions, start: T
             f"parameters from {len(used.y)} of {len(table.y)} rows; the posterior on all rows is sparse, "
             f"with {len(Z)} inducing points, and the likelihood its variational bound",
         )
-    model = GP(
-        fitted_kernel=FittedKernel.from_theta(
-            kernel.expression, theta, table.columns, table.target, table.standardiser
-        ),
-        X=table.X,
-        y=table.y,
-        inducing=Z,
+    fitted = Fitted(
+        FittedKernel.from_theta(kernel.expression, theta, table.columns, table.target, table.standardiser),
+        table.warp,
         log_prior=log_prior,
         gradient_norm=float(solution.gradient.abs().max()),
         evaluations=coarse.evaluations - before,
         seconds=began.spent,
         converged=solution.converged,
         warnings=notes,
-        warp=table.warp,
         prior=config.prior,
         objective=config.objective,
     )
-    _ = model.posterior  # computed here, because a kernel without a posterior counts as a failure
-    return model
+    return GP(fitted, TrainingRows.conditioned(fitted.kernel, table.X, table.y, Z))
 
 
 def _solve(objective: Objective, coarse: CoarseSolutions, start: Tensor | None, clock: Clock) -> Solution:

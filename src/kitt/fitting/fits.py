@@ -62,8 +62,10 @@ class Fitters:
         if candidate.warped:
             assert self.warped is not None
             return self.warped.attempt(expression, self.named.solution(expression))
-        attempt = (self.plain if candidate.is_plain else self.named).attempt(expression)
-        return replace(attempt, is_plain=candidate.is_plain) if isinstance(attempt, Failure) else attempt
+        if not candidate.is_plain:
+            return self.named.attempt(expression)
+        attempt = self.plain.attempt(expression)
+        return replace(attempt, is_plain=True) if isinstance(attempt, Failure) else attempt.as_plain()
 
 
 # --- a few hundred rows -----------------------------------------------------------------------------------------------
@@ -135,10 +137,9 @@ def verify_longer(fitters: Fitters, verified: Verified, proposed: Sequence[Expre
 
 @dataclass(frozen=True)
 class Fits:
-    """The GPs that were fitted to a table, whether each is a plain default, and what could not be fitted."""
+    """The GPs that were fitted to a table, and what could not be fitted."""
 
     gps: tuple[GP, ...]
-    is_plain: tuple[bool, ...]
     failures: tuple[Failure, ...] = ()
 
 
@@ -154,7 +155,7 @@ def choose(fitters: Fitters, captions: Sequence[Caption], verified: Verified) ->
 
 def fit_each(fitters: Fitters, chosen: Sequence[Candidate], progress: Progress) -> Fits:
     """Fit the candidates one after the other; those for which no time is left are failures, except for the first one."""
-    gps: dict[Candidate, GP] = {}
+    gps: list[GP] = []
     failures: list[Failure] = []
     for i, candidate in enumerate(chosen):
         progress(f"fitting {candidate}", 0.2 + 0.8 * i / len(chosen))
@@ -165,11 +166,11 @@ def fit_each(fitters: Fitters, chosen: Sequence[Candidate], progress: Progress) 
         if isinstance(attempt, Failure):
             failures.append(attempt)
         else:
-            gps[candidate] = attempt
+            gps.append(attempt)
     progress("averaging", 1.0)
     if not gps:
         raise FitError("no kernel could be fitted: " + "; ".join(map(str, failures)))
-    return Fits(tuple(gps.values()), tuple(candidate.is_plain for candidate in gps), tuple(failures))
+    return Fits(tuple(gps), tuple(failures))
 
 
 def with_left_out_folds(fitters: Fitters, gps: tuple[GP, ...]) -> tuple[GP, ...]:

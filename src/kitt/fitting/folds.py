@@ -52,15 +52,18 @@ def is_wave(model: GP) -> bool:
 
 
 def refitted(model: GP, rows: Table, config: FoldsConfig, warm: bool = True, clock: Clock | None = None) -> GP:
-    """The same kernel fitted to these rows alone, or to a subset of them where there are very many, with the same prior.
+    """The kernel of a model fitted to these rows alone, or to a subset of them where there are very many.
 
-    The fit starts from the parameters of `model`, or, if not `warm`, from a search on these rows only. It ends in time.
+    The prior is that of the model. The fit starts from its parameters, or, if not `warm`, from a search on these rows
+    only. It ends in time.
     """
     few = transformed_as(model, rows)
     if len(few.y) > FitConfig.exact_rows:
         few = few.rows(FitConfig.subset_rows, torch.Generator().manual_seed(config.seed))
     options: dict[str, Any] = {"max_iterations": config.iterations, "tolerance": config.tolerance} if warm else {}
-    fitter = Fitter(few, prior=model.prior, objective=model.objective, random_state=0, clock=clock, **options)
+    fitter = Fitter(
+        few, prior=model.fitted.prior, objective=model.fitted.objective, random_state=0, clock=clock, **options
+    )
     try:
         return fitter.fit(model.expression, start_of(model.fitted_kernel) if warm else None)
     except UNFIT as error:
@@ -73,7 +76,7 @@ def transformed_as(model: GP, rows: Table) -> Table:
     return replace(rows, y=y, warp=model.warp)
 
 
-def conditioned(model: GP, rows: Table, config: FoldsConfig) -> GP:
+def on_these_rows(model: GP, rows: Table, config: FoldsConfig) -> GP:
     """The model conditioned on all of these rows, if its parameters come from a subset of them."""
     return model if model.rows == len(rows.y) else on_all_rows(model, rows, FitConfig.inducing, config.seed)
 
@@ -82,7 +85,7 @@ def held_out(model: GP, table: Table, config: FoldsConfig, clock: Clock | None =
     """The rows of the folds that were evaluated in time, in order, and the prediction of each by the model fitted again."""
 
     def predict(rows: Table, X: Tensor) -> tuple[FloatArray, FloatArray]:
-        mean, _, variance = conditioned(refitted(model, rows, config, clock=clock), rows, config).moments(X)
+        mean, _, variance = on_these_rows(refitted(model, rows, config, clock=clock), rows, config).moments(X)
         return mean, variance
 
     places, mean, variance = predict_folds(table, split(len(table.y), config), predict, clock)
@@ -94,19 +97,19 @@ def predict_folds(
     table: Table, folds: Iterable[tuple[Rows, Rows]], predict: Predict, clock: Clock | None = None
 ) -> tuple[Rows, FloatArray, FloatArray]:
     """The left-out rows of all folds that were evaluated in time, in order, and their predicted means and variances."""
-    found: list[tuple[Rows, FloatArray, FloatArray]] = []
+    predictions: list[tuple[Rows, FloatArray, FloatArray]] = []
     for train, test in folds:
-        if found and clock is not None and clock.is_over:
+        if predictions and clock is not None and clock.is_over:
             break
-        found.append((test, *predict(table.at(train), table.X[test])))
-    places, mean, variance = (np.concatenate(part) for part in zip(*found, strict=True))
+        predictions.append((test, *predict(table.at(train), table.X[test])))
+    places, mean, variance = (np.concatenate(part) for part in zip(*predictions, strict=True))
     order = np.argsort(places)
     return places[order], mean[order], variance[order]
 
 
 def with_folds(model: GP, table: Table, config: FoldsConfig, clock: Clock | None = None) -> GP:
-    """The same model with predictions of left-out folds, by refitted parameters, in place of leave-one-out predictions."""
-    places, found = held_out(model, table, config, clock)
+    """A model with predictions of left-out folds, by refitted parameters, in place of leave-one-out predictions."""
+    places, predictions = held_out(model, table, config, clock)
     if len(places) < len(table.y):
         raise FitError(f"{model.expression} could not be fitted without each of the folds before the deadline")
-    return replace(model, stored_loo=found)
+    return replace(model, training=replace(model.training, left_out=predictions))

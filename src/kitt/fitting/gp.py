@@ -16,14 +16,16 @@ from torch import Tensor
 from kitt import export
 from kitt.clock import Clock
 from kitt.errors import InvalidInputError
+from kitt.fitting.fitted import Fitted, KnownNoise, TrainingRows, posterior_of
 from kitt.fitting.noise import NoiseModel, fit_noise
 from kitt.formatting import counted
-from kitt.kernels.exact import LOG_2PI, LeaveOneOut, Posterior, leave_one_out, normal_log_density
+from kitt.kernels.exact import LeaveOneOut, normal_log_density
 from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.kernels.grammar import Expression
+from kitt.kernels.posterior import Posterior
 from kitt.kernels.sparse import SparsePosterior, choose_inducing
 from kitt.table.dataset import values_of
-from kitt.table.scaling import IDENTITY, FloatArray, Warp
+from kitt.table.scaling import FloatArray, Warp
 from kitt.table.table import Table
 
 _ENTRIES = 2**22  # of the covariance between training rows and new ones, worked on at once
@@ -42,6 +44,10 @@ class GP:
 
     Attributes
     ----------
+    fitted : Fitted
+        What was fitted: kernel, parameters, transform of the target, and how the fit went.
+    training : TrainingRows
+        The rows that it is conditioned on.
     fitted_kernel : FittedKernel
         The expression with its parameters; its words are in decreasing order of their variance over the rows.
     expression : Expression
@@ -58,38 +64,49 @@ class GP:
     >>> import numpy as np, kitt
     >>> x = np.linspace(0, 6, 40)
     >>> gp = kitt.fit("RBF", kitt.Dataset.from_arrays(x[:, None], 10 + np.sin(x)), random_state=0)
-    >>> mean, variance = gp.predict([[3.0]])
+    >>> mean, std = gp.predict([[3.0]])
     >>> bool(abs(mean[0] - 10 - np.sin(3.0)) < 0.01), gp.parameter_count
     (True, 3)
     """
 
-    fitted_kernel: FittedKernel  # words in decreasing order of their variance over the rows
-    X: Tensor  # (N, D) and (N,), standardised: the rows that it is conditioned on
-    y: Tensor
-    inducing: Tensor | None  # (M, D) inducing points of a sparse posterior; None if the posterior is exact
-    log_prior: float  # log prior density of the parameters
-    gradient_norm: float  # largest component of the objective's gradient, where optimisation stopped
-    evaluations: int  # number of likelihoods with gradient that were computed, on some of the rows or on all
-    seconds: float
-    converged: bool
-    warnings: tuple[str, ...] = ()
-    warp: Warp = IDENTITY  # transform of the standardised target; y and the parameters are on the transformed scale
-    stored_noise: NoiseModel | None = None  # noise model of an earlier fit, which is not fitted again
-    has_stored_noise: bool = False  # whether it is known, even where it is None, because the noise does not change
-    rows_at_fit: int | None = None  # how many of the rows, the first ones, the parameters were fitted to; None: all
-    # Places of the rows that alone have determined kernel, parameters and weights; None if all have, or if not known.
-    places_at_fit: Tensor | None = None
-    stored_loo: LeaveOneOut | None = None  # predictions of left-out rows by fits without them (`fitting.folds`)
-    prior: str = "default"  # with which, and
-    objective: str = "map"  # by which the parameters were fitted
+    fitted: Fitted
+    training: TrainingRows
+    known_noise: KnownNoise | None = None  # None: a noise model is fitted to the leave-one-out residuals when asked for
 
     def __repr__(self) -> str:
         """The kernel, without the rows."""
         return f"<GP: {self.expression}, {counted(self.rows, 'row')}>"
 
     @property
+    def fitted_kernel(self) -> FittedKernel:
+        return self.fitted.kernel
+
+    @property
     def expression(self) -> Expression:
-        return self.fitted_kernel.expression
+        return self.fitted.kernel.expression
+
+    @property
+    def warp(self) -> Warp:
+        """The transform of the standardised target, on whose scale `y` and the parameters are."""
+        return self.fitted.warp
+
+    @property
+    def X(self) -> Tensor:  # noqa: N802
+        """The standardised inputs (N, D) that it is conditioned on."""
+        return self.training.X
+
+    @property
+    def y(self) -> Tensor:
+        """The standardised and transformed target (N,)."""
+        return self.training.y
+
+    @property
+    def converged(self) -> bool:
+        return self.fitted.converged
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return self.fitted.warnings
 
     @property
     def parameter_count(self) -> int:
@@ -101,35 +118,29 @@ class GP:
         return len(self.y)
 
     @cached_property
-    def posterior(self) -> Posterior | SparsePosterior:
-        """Computed at first use, because a model that was read from a file with weight zero never needs it."""
-        kernel, theta = self.fitted_kernel.kernel, self.fitted_kernel.theta
-        if self.inducing is None:
-            return Posterior.fit(kernel, theta, self.X, self.y)
-        return SparsePosterior.fit(kernel, theta, self.X, self.y, self.inducing)
+    def posterior(self) -> Posterior:
+        """Computed at first use unless it is known: a model that was read from a file with weight zero never needs it."""
+        known = self.training
+        if known.posterior is not None:
+            return known.posterior
+        return posterior_of(self.fitted_kernel, known.X, known.y, known.inducing)
 
     @property
     def log_posterior(self) -> float:
         """Log marginal likelihood plus log prior density of the parameters."""
-        return self.log_marginal_likelihood + self.log_prior
+        return self.log_marginal_likelihood + self.fitted.log_prior
 
     @cached_property
     def log_marginal_likelihood(self) -> float:
         """The likelihood of the standardised target; for a sparse model, its variational bound."""
         slope = float(self.warp.log_slope(self.warp.inverse(self.y.numpy())).sum())
-        if isinstance(self.posterior, SparsePosterior):
-            return self.posterior.log_marginal_likelihood + slope
-        log_det = 2 * torch.diagonal(self.posterior.L).log().sum()
-        return slope - 0.5 * float(self.y @ self.posterior.alpha + log_det + len(self.y) * LOG_2PI)
+        return self.posterior.log_marginal_likelihood + slope
 
     @cached_property
     def loo(self) -> LeaveOneOut:
         """The prediction of every row from all others; a sparse model keeps its inducing points."""
-        if self.stored_loo is not None:
-            return self.stored_loo
-        if isinstance(self.posterior, SparsePosterior):
-            return self.posterior.leave_one_out(self.X, self.y)
-        return leave_one_out(self.posterior, self.y)
+        known = self.training.left_out
+        return self.posterior.leave_one_out() if known is None else known
 
     @property
     def bic(self) -> float:
@@ -144,19 +155,20 @@ class GP:
     @cached_property
     def loo_log_density(self) -> float:
         """The sum of `loo_log_densities`; of a sparse model with very many rows, estimated from a random sample of them."""
-        if self.rows <= _LOO_ROWS or self.stored_loo is not None or not isinstance(self.posterior, SparsePosterior):
+        is_exact = self.training.inducing is None
+        if self.rows <= _LOO_ROWS or self.training.left_out is not None or is_exact:
             return float(self.loo_log_densities.sum())
         some = torch.randperm(self.rows, generator=torch.Generator().manual_seed(0))[:_LOO_ROWS]
-        y = self.y[some]
-        density = self.posterior.leave_one_out(self.X[some], y).log_density.numpy()
-        return float((density + self.warp.log_slope(self.warp.inverse(y.numpy()))).mean() * self.rows)
+        density = self.posterior.leave_one_out(some).log_density.numpy()
+        slopes = self.warp.log_slope(self.warp.inverse(self.y[some].numpy()))
+        return float((density + slopes).mean() * self.rows)
 
     @property
     def noise_model(self) -> NoiseModel | None:
         """How the noise changes from row to row; None if it does not."""
-        if self.has_stored_noise or self.stored_noise is not None or self.fitted_noise is None:
-            return self.stored_noise
-        return self.fitted_noise[0]
+        if self.known_noise is not None:
+            return self.known_noise.model
+        return None if self.fitted_noise is None else self.fitted_noise[0]
 
     @cached_property
     def fitted_noise(self) -> tuple[NoiseModel, FloatArray] | None:
@@ -165,10 +177,10 @@ class GP:
         return fit_noise(self.X.numpy(), self.y.numpy(), mean, variance)
 
     def predict(self, X: ArrayLike, noisy: bool = True) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance (M,) at raw inputs (M, D), in original units; without noise unless `noisy`."""
-        mean, variance = self.standardised(X, noisy)
-        s = self.fitted_kernel.standardiser
-        return (mean, variance) if s is None else (s.inverse_mean(mean), s.inverse_variance(variance))
+        """Mean and standard deviation (M,) at raw inputs (M, D), in original units; without noise unless `noisy`."""
+        (mean, variance), s = self.standardised(X, noisy), self.fitted_kernel.standardiser
+        std = np.sqrt(variance)
+        return (mean, std) if s is None else (s.inverse_mean(mean), s.inverse_std(std))
 
     def standardised(self, X: ArrayLike, noisy: bool = True) -> tuple[FloatArray, FloatArray]:
         """Mean and variance (M,) on the scale of the standardised target, where no unit can cause an overflow."""
@@ -178,7 +190,7 @@ class GP:
     def moments(self, Z: Tensor) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Mean, variance of the function and variance of an observation (M,) at standardised inputs, on the scale of y."""
         kernel, theta = self.fitted_kernel.kernel, self.fitted_kernel.theta
-        size = max(1, _ENTRIES // len(self.posterior.L))
+        size = max(1, _ENTRIES // len(self.posterior.basis))
         parts = [(*self.posterior.predict(chunk, False), kernel.noise(theta, chunk)) for chunk in Z.split(size)]
         mean, latent, noise = (torch.cat(part).numpy() for part in zip(*parts, strict=True))
         return mean, latent, latent + noise
@@ -212,6 +224,10 @@ class GP:
         u = observed if s is None else s.transform_y(observed)
         density = normal_log_density(self.warp.forward(u), mean, variance)
         return density + self.warp.log_slope(u) + (0.0 if s is None else s.log_density_offset)
+
+    def as_plain(self, is_plain: bool = True) -> GP:
+        """This GP, whose kernel is a plain default, or is not."""
+        return replace(self, fitted=replace(self.fitted, is_plain=is_plain))
 
     def to(self, library: str) -> Any:
         """This kernel as a live object of another library: gpytorch, botorch, sklearn, gpflow or gpjax."""
@@ -288,25 +304,14 @@ def on_all_rows(
         f"parameters and weights from {model.rows} of {len(table.y)} rows; the posterior on {on} is sparse, with {len(Z)} "
         f"inducing points, and the likelihood its variational bound{'; the deadline left no time for more' * (on[0] != 'a')}"
     )
-    new = replace(
-        model,
-        X=rows.X,
-        y=y,
-        inducing=Z,
-        stored_noise=model.noise_model,
-        has_stored_noise=True,
-        stored_loo=None,  # it refers to the old rows alone
-        places_at_fit=places if len(y) == len(table.y) else None,
-        warnings=(*model.warnings, note),
-    )
-    _ = new.posterior
-    return new
+    known_places = places if len(y) == len(table.y) else None
+    fitted = replace(model.fitted, places_at_fit=known_places, warnings=(*model.warnings, note))
+    return GP(fitted, TrainingRows.conditioned(fitted.kernel, rows.X, y, Z), KnownNoise(model.noise_model))
 
 
 def without_rows(model: GP, places: NDArray[np.intp]) -> GP:
-    """A sparse GP conditioned on all of its rows but those at these places; its parameters stay the same."""
-    assert isinstance(model.posterior, SparsePosterior)
-    rest = np.setdiff1d(np.arange(model.rows), places)
-    new = replace(model, X=model.X[rest], y=model.y[rest])
-    vars(new)["posterior"] = model.posterior.without(model.X[places], model.y[places])
-    return new
+    """A GP conditioned on all of its rows but those at these places; its parameters stay what they are."""
+    some = torch.from_numpy(places)
+    rest = torch.ones(model.rows, dtype=torch.bool).index_fill_(0, some, False)
+    inducing, posterior = model.training.inducing, model.posterior.without(some)
+    return replace(model, training=TrainingRows(model.X[rest], model.y[rest], inducing, posterior))

@@ -24,7 +24,7 @@ from kitt.fitting.ascent import ascend
 from kitt.fitting.config import FitConfig
 from kitt.fitting.objective import DENSE_PARAMETERS, Objective
 from kitt.fitting.starts import SHORTEST_LENGTHSCALE, Profile, extended, first, rough_columns, roughened, shortened
-from kitt.kernels.exact import LeaveOneOut, Posterior, leave_one_out
+from kitt.kernels.exact import ExactPosterior, LeaveOneOut
 from kitt.kernels.grammar import Expression, Word, parse
 from kitt.kernels.kernel import Kernel
 from kitt.table.table import Table
@@ -184,7 +184,7 @@ class CoarseSolutions:
         if crude.is_dense:
             sharper.append(self._climb(_REFERENCE, shortened(word, crude), clock, self.table, steps)[0])
         with suppress(FitError):
-            residual = y - leave_one_out(Posterior.fit(kernel, theta, X, y), y).mean
+            residual = y - ExactPosterior.fit(kernel, theta, X, y).leave_one_out().mean
             columns = rough_columns(X, residual, self.config.guesses)
             if not clock.is_over and (families := roughened(word, smooth, columns)):
                 sharper.append(self._best_of(families, clock))
@@ -266,7 +266,7 @@ class CoarseSolutions:
         """The prediction of each of these rows from the others, by the solution for an expression."""
         kernel = Kernel(Expression(words), self.table.X.shape[1])
         theta = self.found[Expression(words)][0].theta
-        return leave_one_out(Posterior.fit(kernel, theta, self.table.X, self.table.y), self.table.y)
+        return ExactPosterior.fit(kernel, theta, self.table.X, self.table.y).leave_one_out()
 
     def _extended(self, words: tuple[Word, ...], head: Solution, profile: Profile, rng: torch.Generator) -> Tensor:
         residual = self.table.y - self.leave_one_out(words[:-1]).mean

@@ -57,7 +57,7 @@ def forecasts_from(gp: GP, steps: FloatArray, starts: Sequence[int], horizon: in
 
     `steps` are the times of the values, in steps, of which some may have no value.
     """
-    y, factor = gp.y.numpy(), gp.posterior.L.numpy()
+    y, factor = gp.y.numpy(), gp.posterior.factors[0].numpy()
     L = np.linalg.cholesky(factor @ factor.T + _MEAN_VARIANCE)
     z = solve_triangular(L, y, lower=True)
     origins = []

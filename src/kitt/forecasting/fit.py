@@ -6,14 +6,15 @@ as curvature needs half a dozen likelihoods, without any search.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from kitt.clock import Clock
 from kitt.errors import FitError
+from kitt.fitting.fitted import Fitted, TrainingRows
 from kitt.fitting.gp import GP
 from kitt.fitting.starts import FlatPrior
 from kitt.forecasting.structures import Layout, Structure
@@ -75,25 +76,21 @@ class Fit:
 
 def fit_structure(structure: Structure, layout: Layout, table: Table, start: Tensor | None = None) -> Fit:
     """Fit a structure to a standardised table, whose target is transformed already if the structure is of the logarithm."""
-    began = time.monotonic()
+    began = Clock.unlimited()
     posterior = LogPosterior(layout, table)
     with threads_for(len(table.y)):
         theta, gradient, converged = _maximise(posterior, torch.from_numpy(layout.start) if start is None else start)
     kernel = FittedKernel.from_theta(layout.kernel.expression, theta, table.columns, table.target, table.standardiser)
-    gp = GP(
-        fitted_kernel=kernel,
-        X=table.X,
-        y=table.y,
-        inducing=None,
+    fitted = Fitted(
+        kernel,
+        table.warp,
         log_prior=float(posterior.prior.log_density(theta)),
         gradient_norm=float(np.abs(gradient).max()),
         evaluations=posterior.evaluations,
-        seconds=time.monotonic() - began,
+        seconds=began.spent,
         converged=converged,
-        warp=table.warp,
     )
-    _ = gp.posterior  # a kernel without one cannot be used
-    return Fit(structure, layout, gp, theta)
+    return Fit(structure, layout, GP(fitted, TrainingRows.conditioned(kernel, table.X, table.y)), theta)
 
 
 def _maximise(
@@ -125,7 +122,7 @@ def _maximise(
 def with_rows(fit: Fit, table: Table) -> Fit:
     """The fit with its parameters as they are, conditioned on other rows of a table with the same scale."""
     y = torch.from_numpy(fit.gp.warp.forward(table.y.numpy()))
-    return replace(fit, gp=replace(fit.gp, X=table.X, y=y))
+    return replace(fit, gp=GP(fit.gp.fitted, TrainingRows(table.X, y)))
 
 
 def log_warp(u: FloatArray, zero: float, reach: float) -> Warp:

@@ -11,6 +11,8 @@ import torch
 
 from kitt.errors import FitError, InvalidInputError
 from kitt.fitting.fit import UNFIT
+from kitt.fitting.fitted import TrainingRows
+from kitt.fitting.gp import GP
 from kitt.forecasting import evaluate
 from kitt.forecasting.changepoint import Change, find_changes
 from kitt.forecasting.covariates import Covariates
@@ -275,6 +277,6 @@ def _past_and_spread(
             before = fit_structure(one.structure, one.layout, early, one.theta)
         except UNFIT:
             return None, 1.0
-        gps.append(replace(before.gp, X=table.X, y=one.gp.y))
+        gps.append(GP(before.gp.fitted, TrainingRows(table.X, one.gp.y)))
     past = evaluate.backtest(gps, weights, table.y.numpy(), steps, starts, horizon)
     return past, evaluate.spread_of(past)

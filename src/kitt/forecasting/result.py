@@ -92,7 +92,7 @@ class Forecast:
     @cached_property
     def std(self) -> FloatArray:
         """Standard deviation of each value, (horizon,)."""
-        return np.sqrt(self.mixture.predict(self.inputs)[1])
+        return self.mixture.predict(self.inputs)[1]
 
     @cached_property
     def median(self) -> FloatArray:

@@ -139,7 +139,7 @@ class _Levels:
 
     def root(self) -> FloatArray:
         """The Cholesky factor of the covariance of a random walk without seasons."""
-        return self._fit(WANDERING_TRENDS[0], "none", ()).gp.posterior.L.numpy()
+        return self._fit(WANDERING_TRENDS[0], "none", ()).gp.posterior.factors[0].numpy()
 
     def gain(self, seasons: Sequence[Season], more: Season) -> float:
         """Evidence for another season, with all parameters fitted again: the best level with it less the best without.

@@ -76,7 +76,7 @@ class _State:
     fitted: int  # points at the last fit
 
     def for_rows(self, rows: Dataset) -> _State | None:
-        """The same in the units that the targets have now; None if the rows do not begin with the points so far."""
+        """The state in the units that the targets have now; None if the rows do not begin with the points so far."""
         model = same_points(self.model, rows)
         return None if model is None else replace(self, model=model)
 
@@ -187,56 +187,53 @@ class KernelAdvisor:
         named = [Expression(tuple(c.expression.signal)) for c in captions if c.expression.signal]
         wanted = {**dict.fromkeys(named, False), _PLAIN: True}
         table, warped = tables_of(rows, box, self.fitted)
-        models, plain = [], []
+        models: list[GP] = []
         fitter, other = self._fitter(table), None if warped is None else self._fitter(warped)
         for expression, is_plain in wanted.items():
             with suppress(*FAILURES):
-                models.append(found := fitter.fit(expression))
-                plain.append(is_plain)
+                models.append(gp := fitter.fit(expression).as_plain(is_plain))
                 if other is not None:  # starting from the parameters for the untransformed target
-                    models.append(other.fit(found.expression, start_of(found.fitted_kernel)))
-                    plain.append(is_plain)
-        self._keep(rows, models, plain, captions, captioned=rows.n)
+                    models.append(other.fit(gp.expression, start_of(gp.fitted_kernel)).as_plain(is_plain))
+        self._keep(rows, models, captions, captioned=rows.n)
         return "captioned", reason
 
     def _fit(self, rows: Dataset, box: FloatArray, reason: str) -> tuple[Action, str]:
-        """Fit the same kernels again, from their present parameters, and weight them again."""
+        """Fit the present kernels again, from their present parameters, and weight them again."""
         state = self._state
         assert state is not None
         table, warped = tables_of(rows, box, state.model)
-        models, plain = [], []
-        for kernel, warp, is_plain in zip(state.model.kernels, state.model.warps, state.model.is_plain, strict=True):
-            seen = table if warp.is_identity else warped
+        models = []
+        for entry in state.model.entries:
+            seen = table if entry.warp.is_identity else warped
             if seen is not None:
                 with suppress(*FAILURES):
-                    models.append(self._fitter(seen).fit(*start_for(kernel, seen)))
-                    plain.append(is_plain)
-        self._keep(rows, models, plain, state.captions, captioned=state.captioned)
+                    gp = self._fitter(seen).fit(*start_for(entry.kernel, seen))
+                    models.append(gp.as_plain(entry.is_plain))
+        self._keep(rows, models, state.captions, captioned=state.captioned)
         return "fitted", reason
 
     def _plain(self, rows: Dataset, box: FloatArray, reason: str) -> tuple[Action, str]:
         """Too few points for the network, or equal targets: an RBF alone."""
-        gp = self._fitter(tables_of(rows, box, self.fitted)[0]).fit(_PLAIN)
-        self._state = _State(Model.of(Mixture.of([gp], [1.0]), rows, [True]), None, 0, rows.n)
+        gp = self._fitter(tables_of(rows, box, self.fitted)[0]).fit(_PLAIN).as_plain()
+        self._state = _State(Model.of(Mixture.of([gp], [1.0]), rows), None, 0, rows.n)
         return "plain", reason
 
     def _fitter(self, table: Table) -> Fitter:
         iterations = self.config.max_iterations
         return Fitter(table, prior="optimisation", random_state=self.random_state, max_iterations=iterations)
 
-    def _keep(
-        self, rows: Dataset, models: list[GP], plain: list[bool], captions: Captions | None, captioned: int
-    ) -> None:
+    def _keep(self, rows: Dataset, models: list[GP], captions: Captions | None, captioned: int) -> None:
         if not models or captions is None:
             raise FitError("no kernel could be fitted to these points")
         mixture = average(models, "bic", captions)
         if not self.config.whole:
             best = min(models, key=lambda m: m.bic)
             mixture = Mixture.of(models, [float(m is best) for m in models])
-        self._state = _State(Model.of(mixture, rows, plain), captions, captioned, rows.n)
+        self._state = _State(Model.of(mixture, rows), captions, captioned, rows.n)
 
 
 def _heaviest(model: Model) -> str:
     """The heaviest kernel, whatever the scale of its target."""
     k = int(np.argmax(model.weights))
-    return f"{model.kernels[k].expression}{' of the transformed target' * (not model.warps[k].is_identity)}"
+    entry = model.entries[k]
+    return f"{entry.kernel.expression}{' of the transformed target' * (not entry.warp.is_identity)}"

@@ -15,7 +15,7 @@ import torch
 
 from kitt.errors import InvalidInputError
 from kitt.fitting.fit import start_of
-from kitt.kernels.exact import Posterior
+from kitt.kernels.exact import ExactPosterior
 from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.kernels.grammar import Expression
 from kitt.kernels.kernel import Kernel
@@ -82,11 +82,13 @@ def _process_mean(model: Model, table: Table) -> float:
     finite where a kernel has a constant part of its own.
     """
     is_transformed = not table.warp.is_identity
-    own = [k for k, warp in enumerate(model.warps) if warp.is_identity != is_transformed]
+    own = [k for k, entry in enumerate(model.entries) if entry.warp.is_identity != is_transformed]
     if not own:
         return 0.0
     expression, theta = start_for(model.kernels[max(own, key=lambda k: model.weights[k])], table)
-    posterior = Posterior.fit(Kernel(expression.noise_last, table.X.shape[1]), theta, table.X, torch.ones_like(table.y))
+    posterior = ExactPosterior.fit(
+        Kernel(expression.noise_last, table.X.shape[1]), theta, table.X, torch.ones_like(table.y)
+    )
     return float(posterior.alpha @ table.y / (1 / _MEAN_VARIANCE + posterior.alpha.sum()))
 
 
@@ -113,15 +115,15 @@ def same_points(model: Model, rows: Dataset) -> Model | None:
 
 
 def _in_units(model: Model, rows: Dataset, unit: float, offset: float) -> Model:
-    """The same model of `offset + unit · target`: its parameters refer to the standardised target, which stays the same."""
+    """A model of `offset + unit · target`: its parameters refer to the standardised target, which stays the same."""
 
     def moved(kernel: FittedKernel) -> FittedKernel:
         s = kernel.standardiser
         assert s is not None
         return replace(kernel, standardiser=replace(s, y_mean=offset + unit * s.y_mean, y_scale=unit * s.y_scale))
 
-    gps = tuple(replace(gp, fitted_kernel=moved(gp.fitted_kernel)) for gp in model.mixture.models)
-    return Model.of(replace(model.mixture, models=gps), rows, model.is_plain)
+    gps = (replace(gp, fitted=replace(gp.fitted, kernel=moved(gp.fitted_kernel))) for gp in model.mixture.models)
+    return Model.of(replace(model.mixture, models=tuple(gps)), rows)
 
 
 def start_for(kernel: FittedKernel, table: Table) -> tuple[Expression, torch.Tensor]:

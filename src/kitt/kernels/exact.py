@@ -220,30 +220,80 @@ def extended_factor(kernel: Kernel, theta: Tensor, X: Tensor, L: Tensor, Z: Tens
     return torch.cat([above, torch.cat([below, corner.expand(*batch, n, n)], -1)], -2)
 
 
+def normal_log_density(y: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
+    return -0.5 * ((y - mean) ** 2 / variance + np.log(variance) + LOG_2PI)
+
+
 @dataclass(frozen=True)
-class Posterior:
-    """A GP conditioned on data. Noise words and observation noise are independent between points."""
+class LeaveOneOut:
+    """The prediction of each point by a model that has not seen it, and the log density of what was observed there."""
+
+    mean: Tensor
+    variance: Tensor
+    log_density: Tensor
+
+    @classmethod
+    def of(cls, y: Tensor, mean: Tensor, variance: Tensor) -> LeaveOneOut:
+        density = normal_log_density(y.numpy(), mean.numpy(), variance.numpy())
+        return cls(mean, variance, torch.from_numpy(density))
+
+
+@dataclass(frozen=True)
+class ExactPosterior:
+    """A GP conditioned on all rows one by one; it answers what `posterior.Posterior` lists."""
 
     kernel: Kernel
     theta: Tensor
     X: Tensor
+    y: Tensor
     L: Tensor
     alpha: Tensor
 
     @classmethod
-    def fit(cls, kernel: Kernel, theta: Tensor, X: Tensor, y: Tensor) -> Posterior:
+    def fit(cls, kernel: Kernel, theta: Tensor, X: Tensor, y: Tensor) -> ExactPosterior:
         with torch.no_grad():
             K = kernel.matrix(theta, X)
             torch.diagonal(K, dim1=-2, dim2=-1).add_(kernel.noise(theta, X))
-            L = cholesky(K, str(kernel.expression))
-            return cls(kernel, theta, X, L, torch.cholesky_solve(y.unsqueeze(-1), L).squeeze(-1))
+            return cls._of(kernel, theta, X, y, cholesky(K, str(kernel.expression)))
 
-    def extended(self, X: Tensor, y: Tensor) -> Posterior:
-        """The GP conditioned on n more points X (n, D); y (N + n,) are the targets of the old points and of these."""
+    @classmethod
+    def _of(cls, kernel: Kernel, theta: Tensor, X: Tensor, y: Tensor, L: Tensor) -> ExactPosterior:
+        return cls(kernel, theta, X, y, L, torch.cholesky_solve(y.unsqueeze(-1), L).squeeze(-1))
+
+    @property
+    def basis(self) -> Tensor:
+        return self.X
+
+    @property
+    def factors(self) -> tuple[Tensor, ...]:
+        return (self.L,)
+
+    @property
+    def summary(self) -> None:
+        """Nothing less than the rows."""
+
+    @property
+    def log_marginal_likelihood(self) -> float:
+        log_det = 2 * torch.diagonal(self.L).log().sum()
+        return -0.5 * float(self.y @ self.alpha + log_det + len(self.y) * LOG_2PI)
+
+    def extended(self, X: Tensor, y: Tensor) -> tuple[ExactPosterior, Tensor, Tensor]:
+        """The posterior of n more rows, (n, D) and (n,), too; mean and variance of each given all rows before it.
+
+        They are read off the new rows of the Cholesky factor.
+        """
         with torch.no_grad():
             L = extended_factor(self.kernel, self.theta, self.X, self.L, X)
-            alpha = torch.cholesky_solve(y.unsqueeze(-1), L).squeeze(-1)
-            return Posterior(self.kernel, self.theta, torch.cat([self.X, X], -2), L, alpha)
+            all_y = torch.cat([self.y, y])
+            white = torch.linalg.solve_triangular(L, all_y.unsqueeze(-1), upper=False)[len(self.y) :, 0]
+            std = torch.diagonal(L)[len(self.y) :]
+            more = self._of(self.kernel, self.theta, torch.cat([self.X, X], -2), all_y, L)
+            return more, y - std * white, std.square()
+
+    def without(self, places: Tensor) -> ExactPosterior:
+        """The posterior of all rows but those at some places, which is computed again."""
+        kept = torch.ones(len(self.y), dtype=torch.bool).index_fill_(0, places, False)
+        return self.fit(self.kernel, self.theta, self.X[kept], self.y[kept])
 
     def predict(self, Z: Tensor, noisy: bool = True) -> tuple[Tensor, Tensor]:
         """Mean and variance at new points (R&W Alg. 2.1); `noisy` adds the variance of the observation noise there."""
@@ -278,35 +328,25 @@ class Posterior:
         with torch.no_grad():
             return (self._word_cross(word, Z).mT @ self.alpha.unsqueeze(-1)).squeeze(-1)
 
+    def component_covariance(self, word: int, Z: Tensor) -> Tensor:
+        """Joint posterior covariance of one signal word alone."""
+        with torch.no_grad():
+            there = self.kernel.term(word, self.theta, Z)
+            white = torch.linalg.solve_triangular(self.L, self._word_cross(word, Z), upper=False)
+            return there.matrix(there, same=True) - white.mT @ white
+
     def _word_cross(self, word: int, Z: Tensor) -> Tensor:
         """Covariance (..., N, M) of one signal word between the data and new points."""
         here, there = (self.kernel.term(word, self.theta, points) for points in (self.X, Z))
         return here.matrix(there)
 
-
-def normal_log_density(y: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
-    return -0.5 * ((y - mean) ** 2 / variance + np.log(variance) + LOG_2PI)
-
-
-@dataclass(frozen=True)
-class LeaveOneOut:
-    """The prediction of each point by a model that has not seen it, and the log density of what was observed there."""
-
-    mean: Tensor
-    variance: Tensor
-    log_density: Tensor
-
-    @classmethod
-    def of(cls, y: Tensor, mean: Tensor, variance: Tensor) -> LeaveOneOut:
-        density = normal_log_density(y.numpy(), mean.numpy(), variance.numpy())
-        return cls(mean, variance, torch.from_numpy(density))
-
-
-def leave_one_out(posterior: Posterior, y: Tensor) -> LeaveOneOut:
-    """Prediction of each point from all the others, in closed form (R&W eqs. 5.10-5.12), noise included."""
-    with torch.no_grad():
-        precision = torch.diagonal(torch.cholesky_inverse(posterior.L), dim1=-2, dim2=-1)
-        return LeaveOneOut.of(y, y - posterior.alpha / precision, 1 / precision)
+    def leave_one_out(self, places: Tensor | None = None) -> LeaveOneOut:
+        """Prediction of each point from all the others, in closed form (R&W eqs. 5.10-5.12), noise included."""
+        some = slice(None) if places is None else places
+        with torch.no_grad():
+            precision = torch.diagonal(torch.cholesky_inverse(self.L), dim1=-2, dim2=-1)
+            mean, variance = self.y - self.alpha / precision, 1 / precision
+            return LeaveOneOut.of(self.y[..., some], mean[..., some], variance[..., some])
 
 
 def draw(K: Tensor, generator: torch.Generator) -> Tensor:

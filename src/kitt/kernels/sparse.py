@@ -8,7 +8,7 @@ variance given those before it, relative to its noise (a pivoted Cholesky decomp
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -44,16 +44,32 @@ def choose_inducing(kernel: Kernel, theta: Tensor, X: Tensor, count: int, genera
 
 
 @dataclass(frozen=True)
-class SparsePosterior:
-    """The optimal q(u) in closed form, with the interface of `gp.Posterior`, and the bound on the likelihood."""
+class RowsSummary:
+    """What a sparse posterior needs of the rows, so that it can be restored without reading them again."""
 
-    kernel: Kernel
-    theta: Tensor
-    Z: Tensor  # (M, D) inducing points
-    L: Tensor  # Cholesky factor of K_uu
     LB: Tensor  # Cholesky factor of B = I + L⁻¹ K_uf Λ⁻¹ K_fu L⁻ᵀ, Λ the noise
     c: Tensor  # LB⁻¹ L⁻¹ K_uf Λ⁻¹ y
     log_marginal_likelihood: float  # lower bound
+
+    @classmethod
+    def of(cls, B: Tensor, b: Tensor, bound: float, kernel: Kernel) -> RowsSummary:
+        """The summary of B (its lower triangle), b = L⁻¹ K_uf Λ⁻¹ y, and the part of the bound that sums over rows."""
+        LB = cholesky(B, str(kernel.expression))
+        c = torch.linalg.solve_triangular(LB, b.unsqueeze(-1), upper=False).squeeze(-1)
+        return cls(LB, c, bound + _gain(LB, c))
+
+
+@dataclass(frozen=True)
+class SparsePosterior:
+    """The optimal q(u) in closed form, and the bound on the likelihood; it answers what `posterior.Posterior` lists."""
+
+    kernel: Kernel
+    theta: Tensor
+    X: Tensor  # (N, D)
+    y: Tensor  # (N,)
+    Z: Tensor  # (M, D) inducing points
+    L: Tensor  # Cholesky factor of K_uu
+    summary: RowsSummary
 
     @classmethod
     def fit(cls, kernel: Kernel, theta: Tensor, X: Tensor, y: Tensor, Z: Tensor) -> SparsePosterior:
@@ -61,40 +77,57 @@ class SparsePosterior:
             L = _inducing_factor(kernel, theta, Z)
             B, b = torch.eye(len(Z), dtype=X.dtype), X.new_zeros(len(Z))
             bound = _add_rows(kernel, theta, L, Z, X, y, B, b)
-            return cls._of(kernel, theta, Z, L, B, b, bound)
+            return cls(kernel, theta, X, y, Z, L, RowsSummary.of(B, b, bound, kernel))
 
     @classmethod
     def restored(
-        cls, kernel: Kernel, theta: Tensor, Z: Tensor, LB: Tensor, c: Tensor, log_marginal_likelihood: float
+        cls, kernel: Kernel, theta: Tensor, X: Tensor, y: Tensor, Z: Tensor, summary: RowsSummary
     ) -> SparsePosterior:
-        """The posterior with these values, which depend on the rows, without the rows."""
+        """The posterior of rows of which a summary is known."""
         with torch.no_grad():
-            return cls(kernel, theta, Z, _inducing_factor(kernel, theta, Z), LB, c, log_marginal_likelihood)
+            return cls(kernel, theta, X, y, Z, _inducing_factor(kernel, theta, Z), summary)
 
-    def without(self, X: Tensor, y: Tensor) -> SparsePosterior:
-        """The posterior on all rows but these, which must be among them: their part of B, b and the bound is subtracted."""
+    @property
+    def basis(self) -> Tensor:
+        return self.Z
+
+    @property
+    def LB(self) -> Tensor:  # noqa: N802
+        return self.summary.LB
+
+    @property
+    def factors(self) -> tuple[Tensor, ...]:
+        return self.L, self.LB
+
+    @property
+    def log_marginal_likelihood(self) -> float:
+        """The lower bound on it."""
+        return self.summary.log_marginal_likelihood
+
+    def extended(self, X: Tensor, y: Tensor) -> tuple[SparsePosterior, Tensor, Tensor]:
+        """The posterior of these rows too; mean and variance of each of them given the old rows."""
+        more = replace(self, X=torch.cat([self.X, X]), y=torch.cat([self.y, y]), summary=self._changed(X, y, 1.0))
+        return more, *self.predict(X)
+
+    def without(self, places: Tensor) -> SparsePosterior:
+        """The posterior of all rows but those at some places: their part of B, b and the bound is subtracted."""
+        kept = torch.ones(len(self.y), dtype=torch.bool).index_fill_(0, places, False)
+        summary = self._changed(self.X[places], self.y[places], -1.0)
+        return replace(self, X=self.X[kept], y=self.y[kept], summary=summary)
+
+    def _changed(self, X: Tensor, y: Tensor, sign: float) -> RowsSummary:
+        """The summary with more rows, or without some that are in it if `sign` is −1."""
         with torch.no_grad():
-            B, b = self.LB @ self.LB.mT, self.LB @ self.c
-            bound = self.log_marginal_likelihood - float(
-                0.5 * self.c.square().sum() - torch.diagonal(self.LB).log().sum()
-            )
-            bound -= _add_rows(self.kernel, self.theta, self.L, self.Z, X, y, B, b, sign=-1.0)
-            return self._of(self.kernel, self.theta, self.Z, self.L, B, b, bound)
-
-    @classmethod
-    def _of(
-        cls, kernel: Kernel, theta: Tensor, Z: Tensor, L: Tensor, B: Tensor, b: Tensor, bound: float
-    ) -> SparsePosterior:
-        """The posterior of B (its lower triangle), b = L⁻¹ K_uf Λ⁻¹ y, and the part of the bound that sums over rows."""
-        LB = cholesky(B, str(kernel.expression))
-        c = torch.linalg.solve_triangular(LB, b.unsqueeze(-1), upper=False).squeeze(-1)
-        bound += float(0.5 * c.square().sum() - torch.diagonal(LB).log().sum())
-        return cls(kernel, theta, Z, L, LB, c, bound)
+            LB, c = self.LB, self.summary.c
+            B, b = LB @ LB.mT, LB @ c
+            bound = self.log_marginal_likelihood - _gain(LB, c)
+            bound += sign * _add_rows(self.kernel, self.theta, self.L, self.Z, X, y, B, b, sign)
+            return RowsSummary.of(B, b, bound, self.kernel)
 
     @cached_property
     def alpha(self) -> Tensor:
         """The weights (M,) of the covariances with the inducing points in the posterior mean."""
-        half = torch.linalg.solve_triangular(self.LB.mT, self.c.unsqueeze(-1), upper=True)
+        half = torch.linalg.solve_triangular(self.LB.mT, self.summary.c.unsqueeze(-1), upper=True)
         return torch.linalg.solve_triangular(self.L.mT, half, upper=True).squeeze(-1)
 
     @cached_property
@@ -135,12 +168,21 @@ class SparsePosterior:
         """The mean of `component` alone."""
         return self.component(word, Z)[0]
 
+    def component_covariance(self, word: int, Z: Tensor) -> Tensor:
+        """Joint posterior covariance of one signal word alone."""
+        with torch.no_grad():
+            here, there = (self.kernel.term(word, self.theta, points) for points in (self.Z, Z))
+            A = torch.linalg.solve_triangular(self.L, here.matrix(there), upper=False)
+            V = torch.linalg.solve_triangular(self.LB, A, upper=False)
+            return there.matrix(there, same=True) - A.mT @ A + V.mT @ V
+
     def _project(self, cross: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of what has this covariance (M, n) with the inducing points and this prior variance (n,)."""
         return cross.mT @ self.alpha, (prior - (self._known @ cross).square().sum(0)).clamp_min(0)
 
-    def leave_one_out(self, X: Tensor, y: Tensor) -> LeaveOneOut:
+    def leave_one_out(self, places: Tensor | None = None) -> LeaveOneOut:
         """The prediction of each row from the others, noise included (R&W eqs. 5.10-5.12 with Q + Λ in place of K)."""
+        X, y = (self.X, self.y) if places is None else (self.X[places], self.y[places])
         with torch.no_grad():
             parts = [self._leave_out(X[rows], y[rows]) for rows in _chunks(len(X), len(self.Z))]
             mean, variance = (torch.cat(part) for part in zip(*parts, strict=True))
@@ -150,10 +192,15 @@ class SparsePosterior:
         A = _whitened(self.kernel, self.theta, self.L, self.Z, X)
         s2 = self.kernel.noise(self.theta, X)
         V = torch.linalg.solve_triangular(self.LB, A, upper=False)
-        fitted, leverage = V.mT @ self.c, V.square().sum(0)
+        fitted, leverage = V.mT @ self.summary.c, V.square().sum(0)
         precision = (1 - leverage / s2).clamp_min(1e-10) / s2  # diagonal of (Q + Λ)⁻¹, by Woodbury
         missing = (self.kernel.diagonal(self.theta, X) - A.square().sum(0)).clamp_min(0)
         return y - (y - fitted) / s2 / precision, 1 / precision + missing
+
+
+def _gain(LB: Tensor, c: Tensor) -> float:
+    """The part of the bound that does not sum over rows."""
+    return float(0.5 * c.square().sum() - torch.diagonal(LB).log().sum())
 
 
 def _inducing_factor(kernel: Kernel, theta: Tensor, Z: Tensor) -> Tensor:

@@ -21,26 +21,25 @@ from numpy.typing import ArrayLike
 
 from kitt.errors import CheckpointError, InvalidInputError, KittError
 from kitt.files import load_document, write_text
-from kitt.fitting.candidates import prior_of
-from kitt.fitting.noise import NoiseModel
 from kitt.fitting.options import Progress
 from kitt.formatting import counted
 from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.model.evidence import Evidence, EvidenceConfig, gather
-from kitt.model.mixture import Component, Mixture, heaviest, shares_of
+from kitt.model.mixture import Component, Mixture, shares_of
 from kitt.model.parts import Exportable
-from kitt.model.predictive import Predictive, Tail
+from kitt.model.predictive import Tail
 from kitt.model.stored import (
     FORMAT,
-    NO_FACTS,
     OTHER_ROWS,
     VERSION,
-    checked,
+    Details,
+    KernelEntry,
     component_of,
-    conditioned,
+    conforming,
     details_of,
     facts_of,
     fields_of,
+    gp_of,
     new_inducing,
     rows_of,
 )
@@ -49,7 +48,7 @@ from kitt.table.dataset import Dataset
 from kitt.table.encoding import Encoding
 from kitt.table.ranges import far_rows_note
 from kitt.table.reading import Notes
-from kitt.table.scaling import FloatArray, Warp
+from kitt.table.scaling import FloatArray
 from kitt.table.table import Table
 
 
@@ -62,8 +61,10 @@ class Model(Exportable):
 
     Attributes
     ----------
+    entries : tuple of KernelEntry
+        Each kernel with the transform of the target and the noise model that belong to it.
     kernels : tuple of FittedKernel
-        What was fitted.
+        The kernels of the entries.
     weights : tuple of float
         The weight of each kernel; they sum to one.
     best : FittedKernel
@@ -84,32 +85,27 @@ class Model(Exportable):
     (True, (5, 2))
     """
 
-    kernels: tuple[FittedKernel, ...]
+    entries: tuple[KernelEntry, ...]
     components: tuple[Component, ...]
     tail: Tail
-    warps: tuple[Warp, ...]  # for each kernel, the transform of the target that it was fitted to
-    noise_models: tuple[NoiseModel | None, ...]  # for each kernel, if a component uses one
-    is_plain: tuple[bool, ...]  # for each kernel, whether it is a plain default, not proposed by the network
     encoding: Encoding
     rows: Dataset | None = None
     fitted_mixture: Mixture | None = None
     refit_reasons: tuple[RefitReason, ...] = ()  # after `update`: why the parameters should be fitted again; not saved
 
     @classmethod
-    def of(cls, mixture: Mixture, rows: Dataset, is_plain: Sequence[bool] | None = None) -> Model:
-        """The model of a mixture that was fitted to these rows; `is_plain` tells which of its kernels are plain defaults."""
-        models, used = mixture.models, {c.model for c in mixture.components if c.changing_noise}
-        return cls(
-            kernels=tuple(model.fitted_kernel for model in models),
-            components=mixture.components,
-            tail=mixture.tail,
-            warps=tuple(model.warp for model in models),
-            noise_models=tuple(model.noise_model if k in used else None for k, model in enumerate(models)),
-            is_plain=(False,) * len(models) if is_plain is None else tuple(is_plain),
-            encoding=rows.encoding,
-            rows=rows,
-            fitted_mixture=mixture,
+    def of(cls, mixture: Mixture, rows: Dataset) -> Model:
+        """The model of a mixture that was fitted to these rows."""
+        used = {c.model for c in mixture.components if c.changing_noise}
+        entries = tuple(
+            KernelEntry(gp.fitted_kernel, gp.warp, gp.noise_model if k in used else None, gp.fitted.is_plain)
+            for k, gp in enumerate(mixture.models)
         )
+        return cls(entries, mixture.components, mixture.tail, rows.encoding, rows, mixture)
+
+    @property
+    def kernels(self) -> tuple[FittedKernel, ...]:
+        return tuple(entry.kernel for entry in self.entries)
 
     def __repr__(self) -> str:
         """The kernels that count, without the rows."""
@@ -119,7 +115,7 @@ class Model(Exportable):
     @cached_property
     def weights(self) -> tuple[float, ...]:
         """The weight of each kernel; they sum to one."""
-        w = np.zeros(len(self.kernels))
+        w = np.zeros(len(self.entries))
         np.add.at(w, [c.model for c in self.components], [c.weight for c in self.components])
         return tuple((w / w.sum()).tolist())
 
@@ -137,24 +133,22 @@ class Model(Exportable):
     @property
     def best(self) -> FittedKernel:
         """The kernel with the largest weight among those of the untransformed target."""
-        return self.kernels[heaviest(self.weights, self.warps)]
+        return self.kernels[self.heaviest]
 
     def on(self, rows: Dataset) -> Model:
-        """The same kernels and parameters, conditioned on other rows of the same columns; on many rows, sparsely."""
+        """The kernels with their parameters, conditioned on other rows of these columns; on many rows, sparsely."""
         self._check_rows(rows)
-        used = [kernel if weight else None for kernel, weight in zip(self.kernels, self.weights, strict=True)]
-        if self.fitted_mixture is None:
-            facts = [NO_FACTS | {"prior": prior_of(is_plain)} for is_plain in self.is_plain]
-        else:  # what is known of the fit, but for the rows
-            facts = [facts_of(model) | OTHER_ROWS for model in self.fitted_mixture.models]
-        return self._conditioned(
-            rows, [(new_inducing(k, rows), None, None, f) for k, f in zip(used, facts, strict=True)]
-        )
+        details = []
+        for k, (entry, weight) in enumerate(zip(self.entries, self.weights, strict=True)):
+            facts = {} if self.fitted_mixture is None else facts_of(self.fitted_mixture.models[k].fitted) | OTHER_ROWS
+            details.append(Details(facts, new_inducing(entry.kernel if weight else None, rows)))
+        return self._conditioned(rows, details)
 
     def _check_rows(self, rows: Dataset) -> None:
         s = self.kernels[0].standardiser
         u = rows.y if s is None else s.transform_y(rows.y)
-        for warp in (w for w, weight in zip(self.warps, self.weights, strict=True) if weight > 0 and w.kind == "log"):
+        used = [entry.warp for entry, weight in zip(self.entries, self.weights, strict=True) if weight > 0]
+        for warp in (w for w in used if w.kind == "log"):
             if (outside := np.flatnonzero(u <= warp.shift)).size:
                 raise InvalidInputError(
                     f"expected a positive target, because a kernel of this model was fitted to its logarithm; got "
@@ -164,10 +158,9 @@ class Model(Exportable):
             named, got = ", ".join(self.encoding.names), ", ".join(rows.names)
             raise InvalidInputError(f"expected rows with the columns {named}; got {got}: read them with model.encoding")
 
-    def _conditioned(self, rows: Dataset, details: Sequence[tuple[Any, Any, Any, Mapping[str, Any]]]) -> Model:
-        """The model conditioned on rows; `details` are those of `stored.details_of`."""
-        parts = zip(self.kernels, self.warps, self.noise_models, details, strict=True)
-        models = tuple(conditioned(k, rows, warp, noise, *detail) for k, warp, noise, detail in parts)
+    def _conditioned(self, rows: Dataset, details: Sequence[Details]) -> Model:
+        """The model conditioned on rows, with what is known about each kernel there."""
+        models = tuple(gp_of(entry, rows, known) for entry, known in zip(self.entries, details, strict=True))
         return replace(self, rows=rows, fitted_mixture=Mixture(models, self.components, self.tail))
 
     def _kept_rows(self) -> Dataset:
@@ -176,7 +169,7 @@ class Model(Exportable):
         return self.rows
 
     def update(self, table: Any, y: ArrayLike | None = None) -> Model:
-        """Condition the same kernels and weights on more rows: the same as `on` with all rows, without the cubic cost.
+        """Condition the kernels, as they are, on more rows: what `on` does with all rows, without the cubic cost.
 
         Parameters
         ----------
@@ -218,24 +211,16 @@ class Model(Exportable):
         mean, std : array of shape (M,)
             In units of the target.
         """
-        return self._mean_and_std(self.mixture.predictive(self._inputs(table), noisy))
+        return self.mixture.predict(self._inputs(table), noisy)
 
     def summary(self, table: Any, levels: ArrayLike, noisy: bool = True) -> tuple[FloatArray, ...]:
         """What `predict` and `quantiles` return, from one predictive distribution: mean, std and quantiles."""
         return self.summary_of(self._inputs(table), levels, noisy)
 
     def summary_of(self, X: FloatArray, levels: ArrayLike, noisy: bool = True) -> tuple[FloatArray, ...]:
-        """The same of rows (M, D) that `encode` has encoded already."""
+        """Mean, std and quantiles for rows (M, D) that `encode` has encoded already."""
         predictive = self.mixture.predictive(X, noisy)
-        return *self._mean_and_std(predictive), self.mixture.quantiles_of(predictive, levels)
-
-    def _mean_and_std(self, predictive: Predictive) -> tuple[FloatArray, FloatArray]:
-        mean, variance = predictive.moments()
-        s, std = self.kernels[0].standardiser, np.sqrt(variance)
-        if s is None:
-            return mean, std
-        with np.errstate(over="ignore"):  # close to the largest floats
-            return s.inverse_mean(mean), np.minimum(std * s.y_scale, np.finfo(np.float64).max)
+        return *self.mixture.moments_of(predictive), self.mixture.quantiles_of(predictive, levels)
 
     def evidence(self, progress: Progress | None = None, config: EvidenceConfig | None = None) -> Evidence:
         """Cross-validate the model on its own rows: how well it predicts rows that it was not fitted to.
@@ -252,14 +237,14 @@ class Model(Exportable):
         Evidence
             Computed at the first call, which takes seconds, and kept.
         """
-        found: dict[EvidenceConfig, Evidence] = self.__dict__.setdefault("_evidence", {})
+        gathered: dict[EvidenceConfig, Evidence] = self.__dict__.setdefault("_evidence", {})
         c = config or EvidenceConfig()
-        if c not in found:
+        if c not in gathered:
             mixture, rows = self.mixture, self.rows
             assert rows is not None
             s = self.kernels[0].standardiser
-            found[c] = gather(mixture, self.is_plain, Table.of(rows, s), progress, c)
-        return found[c]
+            gathered[c] = gather(mixture, Table.of(rows, s), progress, c)
+        return gathered[c]
 
     def covariance(self, table: Any, noisy: bool = True) -> FloatArray:
         """Joint predictive covariance (M, M) of the rows of a table, in squared units of the target."""
@@ -330,7 +315,7 @@ class Model(Exportable):
             "version": VERSION,
             "written_by": f"kitt {metadata.version('kitt-gp')}",
             "encoding": self.encoding.to_dict(),
-            "components": [component_of(self, k, data) for k in range(len(self.kernels))],
+            "components": [component_of(self, k, data) for k in range(len(self.entries))],
             "tail": asdict(self.tail),
             "rows": None if data is None else {"X": data.X.tolist(), "y": data.y.tolist()},
         }
@@ -338,7 +323,7 @@ class Model(Exportable):
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Model:
         """The model of a document; `CheckpointError` if the document is of another kind or contradicts itself."""
-        document = checked(document)
+        document = conforming(document)
         try:
             model = cls(**fields_of(document))
             if document["rows"] is None:

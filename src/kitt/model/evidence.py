@@ -27,7 +27,8 @@ from kitt.clock import Clock
 from kitt.fitting.candidates import PLAIN as PLAIN_KERNELS
 from kitt.fitting.candidates import prior_of
 from kitt.fitting.fit import Fitter
-from kitt.fitting.folds import FoldsConfig, conditioned, is_wave, refitted, split
+from kitt.fitting.fitted import KnownNoise
+from kitt.fitting.folds import FoldsConfig, is_wave, on_these_rows, refitted, split
 from kitt.fitting.gp import GP, without_rows
 from kitt.fitting.options import Progress
 from kitt.formatting import counted
@@ -135,17 +136,16 @@ class Evidence:
 
 def gather(
     mixture: Mixture,
-    is_plain: Sequence[bool],
     table: Table,
     progress: Progress | None = None,
     config: EvidenceConfig | None = None,
 ) -> Evidence:
-    """The evidence for a mixture that was fitted to a table; `is_plain` says which of its models have the plain prior."""
+    """The evidence for a mixture that was fitted to a table."""
     c, report = config or EvidenceConfig(), progress or (lambda what, share: None)
     clock = Clock(c.seconds)
     if (unused := _unused(mixture, len(table.y), c)) is not None:
         report("predicting left-out rows", 0.0)
-        values = _judge_unused(mixture, is_plain, table, unused, c.folds)
+        values = _judge_unused(mixture, table, unused, c.folds)
         report("predicting left-out rows", 1.0)
         return Evidence(**values, folds=1, of_folds=1, seconds=clock.spent)
 
@@ -156,7 +156,7 @@ def gather(
             if parts and (clock.spent - spent) / (2 * len(parts)) > clock.left:  # half of a fold would be late
                 break
             report("predicting left-out rows", first + share * k / len(chosen))
-            parts.append(_judge(mixture, is_plain, table, train, test, c.folds))
+            parts.append(_judge(mixture, table, train, test, c.folds))
         return parts
 
     is_small = len(table.y) <= c.extrapolated_rows
@@ -187,30 +187,29 @@ def _together(parts: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any
 def _unused(mixture: Mixture, rows: int, c: EvidenceConfig) -> NDArray[np.intp] | None:
     """Some of the rows that determined neither parameters nor weights; None if all rows did, or if it is not known."""
     used = [m for k, m in enumerate(mixture.models) if mixture.weights[k]]
-    if any(m.inducing is None or m.places_at_fit is None or m.rows != rows for m in used):
+    if any(m.training.inducing is None or m.fitted.places_at_fit is None or m.rows != rows for m in used):
         return None
-    seen = np.concatenate([m.places_at_fit.numpy() for m in used if m.places_at_fit is not None])
+    seen = np.concatenate([m.fitted.places_at_fit.numpy() for m in used if m.fitted.places_at_fit is not None])
     others = np.setdiff1d(np.arange(rows), seen)
     order = np.random.default_rng([c.folds.seed, rows]).permutation(others)
     chosen = order[: min(c.unused_rows, int(c.unused_share * rows))]
     return np.sort(chosen) if len(chosen) else None
 
 
-def _judge_unused(
-    mixture: Mixture, is_plain: Sequence[bool], table: Table, test: NDArray[np.intp], c: FoldsConfig
-) -> dict[str, NDArray[Any]]:
+def _judge_unused(mixture: Mixture, table: Table, test: NDArray[np.intp], c: FoldsConfig) -> dict[str, NDArray[Any]]:
     """The entries of `Evidence` for rows that determined neither parameters nor weights."""
     rows = table.at(np.setdiff1d(np.arange(len(table.y)), test))
     models = [without_rows(m, test) if mixture.weights[k] else m for k, m in enumerate(mixture.models)]
-    known = _plain(mixture, is_plain)
+    known = _plain(mixture)
     plain = Fitter(rows, prior=prior_of(True), random_state=c.seed).fit(PLAIN) if known is None else models[known]
-    plain = plain if plain.rows == len(rows.y) else replace(plain, has_stored_noise=True)  # constant: none is fitted
-    return _entries(replace(mixture, models=tuple(models)), conditioned(plain, rows, c), table, rows, test)
+    plain = (
+        plain if plain.rows == len(rows.y) else replace(plain, known_noise=KnownNoise(None))
+    )  # constant: none is fitted
+    return _entries(replace(mixture, models=tuple(models)), on_these_rows(plain, rows, c), table, rows, test)
 
 
 def _judge(
     mixture: Mixture,
-    is_plain: Sequence[bool],
     table: Table,
     train: NDArray[np.intp],
     test: NDArray[np.intp],
@@ -220,19 +219,19 @@ def _judge(
     rows = table.at(train)
     again = {k: refitted(m, rows, c, warm=not is_wave(m)) for k, m in enumerate(mixture.models) if mixture.weights[k]}
     averaged = _averaged(mixture, again, rows, c)
-    known = _plain(mixture, is_plain)
+    known = _plain(mixture)
     if known in again:
         plain = averaged.models[list(again).index(known)]
     elif known is not None:
-        plain = conditioned(refitted(mixture.models[known], rows, c), rows, c)
+        plain = on_these_rows(refitted(mixture.models[known], rows, c), rows, c)
     else:
         plain = Fitter(rows, prior=prior_of(True), random_state=c.seed).fit(PLAIN)
     return _entries(averaged, plain, table, rows, test)
 
 
-def _plain(mixture: Mixture, is_plain: Sequence[bool]) -> int | None:
+def _plain(mixture: Mixture) -> int | None:
     """The position of the plain kernel, if it is among the models of a mixture."""
-    return next((k for k, m in enumerate(mixture.models) if is_plain[k] and m.expression == PLAIN), None)
+    return next((k for k, m in enumerate(mixture.models) if m.fitted.is_plain and m.expression == PLAIN), None)
 
 
 def _entries(mixture: Mixture, plain: GP, table: Table, rows: Table, test: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
@@ -241,14 +240,14 @@ def _entries(mixture: Mixture, plain: GP, table: Table, rows: Table, test: NDArr
     raw = table.X[test].numpy() if s is None else s.inverse_x(table.X[test].numpy())
     observed = u if s is None else s.inverse_mean(u)
     predictive = mixture.predictive(raw)
-    mean, variance = mixture.moments_of(predictive)
+    mean, std = mixture.moments_of(predictive)
     centre, spread = rows.y.mean().numpy(), rows.y.var(correction=0).clamp_min(_LEAST_VARIANCE).numpy()
     offset = 0.0 if s is None else s.log_density_offset
     return {
         "rows": test,
         "observed": observed,
         "mean": mean,
-        "std": np.sqrt(variance),
+        "std": std,
         "pit": predictive.cdf(u[:, None])[:, 0],
         "log_density": predictive.log_density(u) + offset,
         "plain": with_tail(plain.log_density(raw, observed) - offset, u) + offset,
@@ -260,7 +259,9 @@ def _averaged(mixture: Mixture, again: Mapping[int, GP], rows: Table, c: FoldsCo
     """The mixture of refitted models, with new weights if they were stacked, conditioned on all of these rows."""
     models = tuple(again.values())
     new = Mixture(models, *stack(models)) if mixture.tail.weight else Mixture.of(models, mixture.weights[list(again)])
-    return new if models[0].rows == len(rows.y) else replace(new, models=tuple(conditioned(m, rows, c) for m in models))
+    return (
+        new if models[0].rows == len(rows.y) else replace(new, models=tuple(on_these_rows(m, rows, c) for m in models))
+    )
 
 
 def with_tail(log_density: FloatArray, u: FloatArray) -> FloatArray:

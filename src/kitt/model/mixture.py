@@ -180,20 +180,21 @@ class Mixture:
         return self.predictive(X, noisy).moments()
 
     def predict(self, X: ArrayLike, noisy: bool = True) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance (M,) at raw inputs (M, D), in original units; without noise unless `noisy`."""
+        """Mean and standard deviation (M,) at raw inputs (M, D), in original units; without noise unless `noisy`."""
         return self.moments_of(self.predictive(X, noisy))
 
     def moments_of(self, predictive: Predictive) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance (M,) of a predictive distribution of this mixture, in original units."""
+        """Mean and standard deviation (M,) of a predictive distribution of this mixture, in original units."""
         (mean, variance), s = predictive.moments(), self._standardiser
-        return (mean, variance) if s is None else (s.inverse_mean(mean), s.inverse_variance(variance))
+        std = np.sqrt(variance)
+        return (mean, std) if s is None else (s.inverse_mean(mean), s.inverse_std(std))
 
     def quantiles(self, X: ArrayLike, levels: ArrayLike, noisy: bool = True) -> FloatArray:
         """(M, Q) values below which an observation falls with probability `levels` (Q,), in original units."""
         return self.quantiles_of(self.predictive(X, noisy), levels)
 
     def quantiles_of(self, predictive: Predictive, levels: ArrayLike) -> FloatArray:
-        """The same for a predictive distribution of this mixture."""
+        """Quantiles (M, Q) of a predictive distribution of this mixture, in original units."""
         q = np.atleast_1d(np.asarray(levels, np.float64))
         if not ((q > 0) & (q < 1)).all():
             raise InvalidInputError(f"levels of quantiles must lie between 0 and 1, got {q.tolist()}")

@@ -9,11 +9,10 @@ from typing import Any
 
 from kitt import export
 from kitt.errors import InvalidInputError, MissingExtraError, PartialExportWarning
-from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.model.mixture import Component, heaviest
 from kitt.model.predictive import Tail
+from kitt.model.stored import KernelEntry
 from kitt.table.dataset import Dataset
-from kitt.table.scaling import Warp
 
 _WHOLE = 0.995  # share of the weight from which a single kernel counts as the whole model
 
@@ -21,13 +20,16 @@ _WHOLE = 0.995  # share of the weight from which a single kernel counts as the w
 class Exportable:
     """The export methods of `Model`."""
 
-    kernels: tuple[FittedKernel, ...]
+    entries: tuple[KernelEntry, ...]
     components: tuple[Component, ...]
     tail: Tail
-    warps: tuple[Warp, ...]
-    is_plain: tuple[bool, ...]
     weights: Any  # of each kernel
     mixture: Any  # a Mixture
+
+    @property
+    def heaviest(self) -> int:
+        """The position of the kernel with the largest weight among those of the untransformed target."""
+        return heaviest(self.weights, [entry.warp for entry in self.entries])
 
     def _kept_rows(self) -> Dataset:
         raise NotImplementedError
@@ -42,10 +44,10 @@ class Exportable:
         k = self._position(component, standardised)
         if component is None and (share := partial_share(self, k)):
             warnings.warn(share, PartialExportWarning, stacklevel=2)
-        return export.live(self.kernels[k], library, standardised)
+        return export.live(self.entries[k].kernel, library, standardised)
 
     def to_gp(self, library: str, component: int | None = None) -> Any:
-        """The same kernel with its mean and noise, conditioned on the rows: a GP of another library, in table units.
+        """One kernel with its mean and noise, conditioned on the rows: a GP of another library, in table units.
 
         It predicts tables as `encoding.encode` encodes them.
         """
@@ -53,7 +55,7 @@ class Exportable:
         if component is None and (share := partial_share(self, k)):
             warnings.warn(share, PartialExportWarning, stacklevel=2)
         rows = self._kept_rows()
-        return export.gp(self.kernels[k], library, rows.X, rows.y)
+        return export.gp(self.entries[k].kernel, library, rows.X, rows.y)
 
     def partial_share(self, standardised: bool = False) -> str:
         """What the kernel that is exported without a `component` lacks of the model; empty if it is the whole model."""
@@ -62,10 +64,10 @@ class Exportable:
     def code(self, library: str, component: int | None = None, standardised: bool = False) -> str:
         """Source code that builds the kernel in another library without this one; comments say what it is a part of."""
         k = self._position(component, True)
-        if not self.warps[k].is_identity and not standardised:
+        if not self.entries[k].warp.is_identity and not standardised:
             self._position(component, component is None)
             standardised = True  # every kernel is of a transformed target, which has no form in table units
-        return export.code(self.kernels[k], library, standardised, export_notes(self, k))
+        return export.code(self.entries[k].kernel, library, standardised, export_notes(self, k))
 
     def to_botorch(self, single: bool = False, component: int | None = None, bounds: Any = None) -> Any:
         """The whole model for BoTorch, which its acquisition functions can use: see `model.botorch.mixture.MixtureModel`.
@@ -86,8 +88,8 @@ class Exportable:
         rows = self._kept_rows()
         if single:
             k = self._position(component, False)
-            prior = self.mixture.models[k].prior
-            return _botorch("single").single_task_gp(self.kernels[k], prior, rows.X, rows.y, bounds)
+            prior = self.mixture.models[k].fitted.prior
+            return _botorch("single").single_task_gp(self.entries[k].kernel, prior, rows.X, rows.y, bounds)
         if component is not None:
             raise InvalidInputError(
                 "expected a component only together with single=True: the whole model has all of them"
@@ -97,15 +99,16 @@ class Exportable:
 
     def _position(self, component: int | None, transformed: bool) -> int:
         """The position of the kernel to export. One of a transformed target is allowed only if `transformed`."""
-        best = heaviest(self.weights, self.warps)
+        best = self.heaviest
         k = best if component is None else component
-        if not 0 <= k < len(self.kernels):
-            raise InvalidInputError(f"expected a component from 0 to {len(self.kernels) - 1}, got {component}")
-        if not self.warps[k].is_identity and not transformed:
-            plain = f"take component={best}, " if self.warps[best].is_identity else ""
+        if not 0 <= k < len(self.entries):
+            raise InvalidInputError(f"expected a component from 0 to {len(self.entries) - 1}, got {component}")
+        if not self.entries[k].warp.is_identity and not transformed:
+            plain = f"take component={best}, " if self.entries[best].warp.is_identity else ""
             raise InvalidInputError(
-                f"expected a kernel of the target as it is; component {k} is of its transform ({self.warps[k].kind}), and "
-                f"has no form in the units of the table: {plain}standardised=True, or the whole model, to_botorch()"
+                f"expected a kernel of the target as it is; component {k} is of its transform "
+                f"({self.entries[k].warp.kind}), and has no form in the units of the table: {plain}"
+                "standardised=True, or the whole model, to_botorch()"
             )
         return k
 
@@ -123,7 +126,7 @@ def partial_share(model: Exportable, k: int) -> str:
     if model.weights[k] >= _WHOLE:
         return ""
     return (
-        f"{model.kernels[k].expression} has {model.weights[k]:.0%} of the weight in a model that averages "
+        f"{model.entries[k].kernel.expression} has {model.weights[k]:.0%} of the weight in a model that averages "
         f"{sum(weight > 0 for weight in model.weights)} kernels: its predictions are not those of the whole model, which "
         "to_botorch() and the model file contain"
     )
@@ -134,7 +137,7 @@ def export_notes(model: Exportable, k: int) -> tuple[str, ...]:
     notes = []
     if share := partial_share(model, k):
         notes.append(f"{share}.")
-    warp = model.warps[k]
+    warp = model.entries[k].warp
     if not warp.is_identity:
         notes.append(
             f"It was fitted to a transform of the standardised target: z = (T((u - {warp.shift!r}) / {warp.unit!r}) - "

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,12 +19,13 @@ from kitt.errors import InvalidInputError
 from kitt.files import check_format, check_schema, read_schema
 from kitt.fitting.candidates import prior_of
 from kitt.fitting.config import FitConfig
+from kitt.fitting.fitted import Fitted, KnownNoise, TrainingRows
 from kitt.fitting.gp import GP
 from kitt.fitting.noise import NoiseModel
 from kitt.kernels import fitted_kernel
 from kitt.kernels.exact import LeaveOneOut
 from kitt.kernels.fitted_kernel import FittedKernel
-from kitt.kernels.sparse import SparsePosterior, choose_inducing
+from kitt.kernels.sparse import RowsSummary, SparsePosterior, choose_inducing
 from kitt.model.mixture import Component
 from kitt.model.predictive import Tail
 from kitt.table.dataset import Dataset
@@ -35,19 +36,33 @@ if TYPE_CHECKING:
     from kitt.model.document import Model
 
 FORMAT, VERSION = "kitt-model", 4
-NO_FACTS: dict[str, Any] = {
-    "log_prior": 0.0,
-    "gradient_norm": 0.0,
-    "evaluations": 0,
-    "seconds": 0.0,
-    "converged": True,
-    "warnings": (),
-    "rows_at_fit": None,
-    "places_at_fit": None,
-    "prior": "default",
-    "objective": "map",
-}
+FACTS = tuple(f.name for f in fields(Fitted) if f.name not in ("kernel", "warp", "is_plain"))  # of a fit, in a file
 OTHER_ROWS = {"warnings": (), "rows_at_fit": None, "places_at_fit": None}  # of a fit, on rows that it did not see
+
+
+@dataclass(frozen=True)
+class KernelEntry:
+    """One kernel of a model, without rows: its parameters, and what they are for."""
+
+    kernel: FittedKernel
+    warp: Warp  # the transform of the target that it was fitted to
+    noise_model: NoiseModel | None  # if a component of the mixture uses one
+    is_plain: bool  # whether it is a plain default, not proposed by the network
+
+    @property
+    def fitted(self) -> Fitted:
+        """All that is known of the fit without its rows."""
+        return Fitted(self.kernel, self.warp, is_plain=self.is_plain, prior=prior_of(self.is_plain))
+
+
+@dataclass(frozen=True)
+class Details:
+    """What a file knows about one kernel on its rows, so that it is not computed again; as JSON types."""
+
+    facts: Mapping[str, Any]  # of the fit, in the place of those of `KernelEntry.fitted`
+    inducing: Any = None
+    posterior: Mapping[str, Any] | None = None
+    left_out: Mapping[str, Any] | None = None
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
@@ -55,19 +70,20 @@ OTHER_ROWS = {"warnings": (), "rows_at_fit": None, "places_at_fit": None}  # of 
 
 def component_of(model: Model, k: int, rows: Dataset | None) -> dict[str, Any]:
     """A kernel and its components of the mixture; with its posterior if that is the one on these rows."""
-    gp, noise = model.fitted_mixture.models[k] if model.fitted_mixture else None, model.noise_models[k]
-    entries = [c for c in model.components if c.model == k]
-    is_stored = gp is not None and rows is not None and bool(entries)  # a deadline may have left rows out of it
+    gp, entry = model.fitted_mixture.models[k] if model.fitted_mixture else None, model.entries[k]
+    own = [c for c in model.components if c.model == k]
+    is_stored = gp is not None and rows is not None and bool(own)  # a deadline may have left rows out of it
+    inducing = None if gp is None else gp.training.inducing
     return {
-        "entries": [{"weight": c.weight, "changing_noise": c.changing_noise, "spread": c.spread} for c in entries],
-        "is_plain": model.is_plain[k],
-        "kernel": model.kernels[k].to_dict(),
-        "target_transform": model.warps[k].to_dict(),
-        "noise_model": None if noise is None else noise.to_dict(),
-        "inducing": None if gp is None or gp.inducing is None else gp.inducing.tolist(),
-        "posterior": posterior_of(gp) if gp is not None and is_stored else None,
-        "left_out": None if gp is None or rows is None or gp.rows < rows.n else left_out_of(gp.stored_loo),
-        "fit": facts_of(gp),
+        "entries": [{"weight": c.weight, "changing_noise": c.changing_noise, "spread": c.spread} for c in own],
+        "is_plain": entry.is_plain,
+        "kernel": entry.kernel.to_dict(),
+        "target_transform": entry.warp.to_dict(),
+        "noise_model": None if entry.noise_model is None else entry.noise_model.to_dict(),
+        "inducing": None if inducing is None else inducing.tolist(),
+        "posterior": summary_of(gp) if gp is not None and is_stored else None,
+        "left_out": None if gp is None or rows is None or gp.rows < rows.n else left_out_of(gp.training.left_out),
+        "fit": facts_of(entry.fitted if gp is None else gp.fitted),
     }
 
 
@@ -78,16 +94,16 @@ def left_out_of(predictions: LeaveOneOut | None) -> dict[str, str] | None:
     return {"mean": _encoded(predictions.mean), "variance": _encoded(predictions.variance)}
 
 
-def posterior_of(model: GP) -> dict[str, Any] | None:
+def summary_of(model: GP) -> dict[str, Any] | None:
     """A sparse posterior without its rows, as JSON types; None for an exact one."""
-    if not isinstance(model.posterior, SparsePosterior):
+    summary = model.posterior.summary
+    if summary is None:
         return None
-    p = model.posterior
-    triangle = p.LB[tuple(torch.tril_indices(*p.LB.shape))]
+    triangle = summary.LB[tuple(torch.tril_indices(*summary.LB.shape))]
     return {
         "factor": _encoded(triangle),
-        "solution": _encoded(p.c),
-        "bound": p.log_marginal_likelihood,
+        "solution": _encoded(summary.c),
+        "bound": summary.log_marginal_likelihood,
     }
 
 
@@ -99,9 +115,9 @@ def _decoded(text: str) -> FloatArray:
     return np.frombuffer(base64.b64decode(text, validate=True), "<f8").astype(np.float64)
 
 
-def facts_of(model: GP | None) -> dict[str, Any]:
+def facts_of(fitted: Fitted) -> dict[str, Any]:
     """How the fit went, as JSON types."""
-    facts = {name: getattr(model, name) for name in NO_FACTS} if model else dict(NO_FACTS)
+    facts = {name: getattr(fitted, name) for name in FACTS}
     norm = facts["gradient_norm"] if math.isfinite(facts["gradient_norm"]) else None
     places = None if facts["places_at_fit"] is None else facts["places_at_fit"].tolist()
     return {**facts, "gradient_norm": norm, "warnings": list(facts["warnings"]), "places_at_fit": places}
@@ -110,7 +126,7 @@ def facts_of(model: GP | None) -> dict[str, Any]:
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-def checked(document: Mapping[str, Any]) -> Mapping[str, Any]:
+def conforming(document: Mapping[str, Any]) -> Mapping[str, Any]:
     """The document in this version; `CheckpointError` if it is of another kind or does not conform to the schema."""
     document = check_format(document, FORMAT, VERSION, {1: from_version_1, 2: from_version_2, 3: from_version_3})
     check_schema(light(document), FORMAT, schema(), fitted_kernel.schema())  # `rows_of` checks rows, faster
@@ -120,27 +136,28 @@ def checked(document: Mapping[str, Any]) -> Mapping[str, Any]:
 def fields_of(document: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a `Model` without rows."""
     parts, encoding = document["components"], Encoding.from_dict(document["encoding"])
-    kernels = tuple(FittedKernel.from_dict(part["kernel"]) for part in parts)
-    noises = [part["noise_model"] for part in parts]
-    fields = {
-        "kernels": kernels,
-        "components": tuple(Component(k, **entry) for k, part in enumerate(parts) for entry in part["entries"]),
+    entries = tuple(map(entry_of, parts))
+    if any(entry.kernel.columns != encoding.names for entry in entries):
+        raise InvalidInputError(f"its kernels have other columns than its table, {', '.join(encoding.names)}")
+    return {
+        "entries": entries,
+        "components": tuple(Component(k, **own) for k, part in enumerate(parts) for own in part["entries"]),
         "tail": Tail(**document["tail"]),
-        "warps": tuple(Warp.from_dict(part["target_transform"]) for part in parts),
-        "noise_models": tuple(None if noise is None else NoiseModel.from_dict(noise) for noise in noises),
-        "is_plain": tuple(part["is_plain"] for part in parts),
         "encoding": encoding,
     }
-    if any(kernel.columns != encoding.names for kernel in kernels):
-        raise InvalidInputError(f"its kernels have other columns than its table, {', '.join(encoding.names)}")
-    return fields
 
 
-def details_of(document: Mapping[str, Any]) -> list[tuple[Any, Any, Any, Mapping[str, Any]]]:
-    """Inducing points, posterior, predictions of left-out rows and facts of each fit, as `conditioned` takes them."""
+def entry_of(part: Mapping[str, Any]) -> KernelEntry:
+    """One kernel of a document."""
+    kernel, warp = FittedKernel.from_dict(part["kernel"]), Warp.from_dict(part["target_transform"])
+    noise = part["noise_model"]
+    return KernelEntry(kernel, warp, None if noise is None else NoiseModel.from_dict(noise), part["is_plain"])
+
+
+def details_of(document: Mapping[str, Any]) -> list[Details]:
+    """What the document knows about each kernel on its rows."""
     return [
-        (part["inducing"], part["posterior"], part["left_out"], {"prior": prior_of(part["is_plain"]), **part["fit"]})
-        for part in document["components"]
+        Details(part["fit"], part["inducing"], part["posterior"], part["left_out"]) for part in document["components"]
     ]
 
 
@@ -196,42 +213,30 @@ def schema(version: int = VERSION) -> dict[str, Any]:
 # --- the Gaussian process of a kernel and rows ---------------------------------------------------------------------------
 
 
-def conditioned(
-    kernel: FittedKernel,
-    rows: Dataset,
-    warp: Warp,
-    noise: NoiseModel | None,
-    inducing: Any,
-    posterior: Mapping[str, Any] | None,
-    left_out: Mapping[str, Any] | None,
-    facts: Mapping[str, Any],
-) -> GP:
-    """The GP of a kernel conditioned on rows, as `fit` returns it: exact, or sparse with inducing points.
-
-    What is given of the same rows, a sparse posterior and predictions of rows left out, is not computed again.
-    """
-    s = kernel.standardiser
+def gp_of(entry: KernelEntry, rows: Dataset, details: Details) -> GP:
+    """The GP of a kernel conditioned on rows, as `fit` returns it: exact, or sparse with inducing points."""
+    s, warp, known = entry.kernel.standardiser, entry.warp, details
     X = torch.tensor(rows.X if s is None else s.transform_x(rows.X))
     y = torch.tensor(warp.forward(rows.y if s is None else s.transform_y(rows.y)))
-    Z = None if inducing is None else torch.as_tensor(inducing, dtype=torch.float64)
-    norm = math.inf if facts["gradient_norm"] is None else facts["gradient_norm"]
-    places = None if facts["places_at_fit"] is None else torch.tensor(facts["places_at_fit"], dtype=torch.int64)
-    if places is not None and (not len(places) or int(places.max()) >= len(y)):
-        raise InvalidInputError(f"expected places of rows that are smaller than their number, {len(y)}")
-    facts = {**facts, "gradient_norm": norm, "warnings": tuple(facts["warnings"]), "places_at_fit": places}
-    gp = GP(
-        fitted_kernel=kernel,
-        X=X,
-        y=y,
-        inducing=Z,
-        warp=warp,
-        stored_noise=noise,
-        stored_loo=_left_out(y, left_out),
-        **facts,
-    )
-    if posterior is not None and Z is not None:
-        vars(gp)["posterior"] = _restored(kernel, Z, posterior)
-    return gp
+    Z = None if known.inducing is None else torch.as_tensor(known.inducing, dtype=torch.float64)
+    posterior = None if known.posterior is None or Z is None else _restored(entry.kernel, X, y, Z, known.posterior)
+    training = TrainingRows(X, y, Z, posterior, _left_out(y, known.left_out))
+    noise = None if entry.noise_model is None else KnownNoise(entry.noise_model)
+    return GP(_fitted(entry.fitted, details.facts, len(y)), training, noise)
+
+
+def _fitted(fitted: Fitted, facts: Mapping[str, Any], rows: int) -> Fitted:
+    """What is known of a fit, with the facts that `facts_of` wrote."""
+    values = {**facts}
+    if "gradient_norm" in values and values["gradient_norm"] is None:
+        values["gradient_norm"] = math.inf
+    if values.get("places_at_fit") is not None:
+        places = values["places_at_fit"] = torch.tensor(values["places_at_fit"], dtype=torch.int64)
+        if not len(places) or int(places.max()) >= rows:
+            raise InvalidInputError(f"expected places of rows that are smaller than their number, {rows}")
+    if "warnings" in values:
+        values["warnings"] = tuple(values["warnings"])
+    return replace(fitted, **values)
 
 
 def _left_out(y: Tensor, stored: Mapping[str, Any] | None) -> LeaveOneOut | None:
@@ -244,8 +249,8 @@ def _left_out(y: Tensor, stored: Mapping[str, Any] | None) -> LeaveOneOut | None
     return LeaveOneOut.of(y, mean, variance)
 
 
-def _restored(kernel: FittedKernel, Z: Tensor, stored: Mapping[str, Any]) -> SparsePosterior:
-    """The sparse posterior that `posterior_of` stored."""
+def _restored(kernel: FittedKernel, X: Tensor, y: Tensor, Z: Tensor, stored: Mapping[str, Any]) -> SparsePosterior:
+    """The sparse posterior of which `summary_of` stored what it needs of the rows."""
     M = len(Z)
     triangle, c = (torch.from_numpy(_decoded(stored[name])) for name in ("factor", "solution"))
     if len(triangle) != M * (M + 1) // 2 or len(c) != M or not (triangle.isfinite().all() and c.isfinite().all()):
@@ -254,7 +259,7 @@ def _restored(kernel: FittedKernel, Z: Tensor, stored: Mapping[str, Any]) -> Spa
     LB[tuple(torch.tril_indices(M, M))] = triangle
     if not (torch.diagonal(LB) > 0).all():
         raise InvalidInputError("expected a positive diagonal of the factor of a posterior")
-    return SparsePosterior.restored(kernel.kernel, kernel.theta, Z, LB, c, stored["bound"])
+    return SparsePosterior.restored(kernel.kernel, kernel.theta, X, y, Z, RowsSummary(LB, c, stored["bound"]))
 
 
 def new_inducing(kernel: FittedKernel | None, rows: Dataset) -> Tensor | None:

@@ -126,8 +126,8 @@ class Suggestion:
             "seconds": self.seconds,
         }
         if self.model is not None:
-            parts = zip(self.mixture.models, self.mixture.weights, self.model.is_plain, strict=True)
-            out["kernels"] = [_facts(model, float(weight), plain) for model, weight, plain in parts]
+            parts = zip(self.mixture.models, self.mixture.weights, strict=True)
+            out["kernels"] = [_facts(model, float(weight)) for model, weight in parts]
             out["failures"] = list(map(str, self.failures))
         return out
 
@@ -151,11 +151,8 @@ class Suggestion:
     def _fitted(self) -> list[tuple[float, str]]:
         """The kernels of the model with their weights, the largest weight first."""
         model = self.fitted
-        parts = zip(model.weights, model.kernels, model.is_plain, model.warps, strict=True)
-        return [
-            (w, _name(kernel.expression, plain, not warp.is_identity))
-            for w, kernel, plain, warp in sorted(parts, key=lambda part: -part[0])
-        ]
+        parts = sorted(zip(model.weights, model.entries, strict=True), key=lambda part: -part[0])
+        return [(w, _name(e.kernel.expression, e.is_plain, not e.warp.is_identity)) for w, e in parts]
 
     @property
     def _inputs(self) -> int:
@@ -171,7 +168,7 @@ class Suggestion:
         return f"{counted(self.dataset.n, 'row')}, {counted(self._inputs, 'input column')}"
 
     def _repr_html_(self) -> str:
-        """The same table as HTML, for notebooks."""
+        """The table of `str` as HTML, for notebooks."""
         likely = "".join(_row(f"{p.probability:.0%}", f"{p.name}: {p.meaning}") for p in self.properties)
         named = "".join(_row(f"{c.probability:.1%}", str(c.expression)) for c in self.captions.ranked)
         fitted = "" if self.model is None else "".join(_row(f"{w:.1%}", what) for w, what in self._fitted())
@@ -193,14 +190,14 @@ def _row(*cells: str) -> str:
     return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
 
 
-def _facts(model: GP, weight: float, is_plain: bool) -> dict[str, Any]:
+def _facts(model: GP, weight: float) -> dict[str, Any]:
     """A fitted kernel as JSON types."""
     return {
-        "name": _name(model.expression, is_plain, not model.warp.is_identity),
+        "name": _name(model.expression, model.fitted.is_plain, not model.warp.is_identity),
         "expression": str(model.expression),
         "weight": weight,
         "rows": model.rows,
-        "is_plain": is_plain,
+        "is_plain": model.fitted.is_plain,
         "target_transform": None if model.warp.is_identity else model.warp.kind,
         "log_marginal_likelihood": model.log_marginal_likelihood,
         "loo_log_density": model.loo_log_density,
@@ -208,7 +205,7 @@ def _facts(model: GP, weight: float, is_plain: bool) -> dict[str, Any]:
         "parameters": model.parameter_count,
         "price": PRICES.parameter_price * model.parameter_count,
         "converged": model.converged,
-        "seconds": model.seconds,
+        "seconds": model.fitted.seconds,
         "warnings": list(model.warnings),
     }
 
@@ -221,8 +218,8 @@ def _is_count(x: FloatArray) -> bool:
 
 def _same(dataset: Dataset, most: int = 3) -> Iterator[tuple[str, str]]:
     """Pairs of columns of which one is the other in another unit: found on some of the rows, confirmed on all."""
-    found = np.argwhere(np.triu(_correlated(dataset.X[:1000]), 1))
-    confirmed = (pair for pair in found if _correlated(dataset.X[:, pair])[0, 1])
+    pairs = np.argwhere(np.triu(_correlated(dataset.X[:1000]), 1))
+    confirmed = (pair for pair in pairs if _correlated(dataset.X[:, pair])[0, 1])
     for i, j in islice(confirmed, most):
         yield dataset.names[i], dataset.names[j]
 

@@ -10,14 +10,15 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from scipy.special import gammaincc, ndtri
+from torch import Tensor
 
 from kitt.clock import Clock
 from kitt.errors import InvalidInputError
 from kitt.fitting import gp
 from kitt.fitting.fits import places_to_fit
+from kitt.fitting.fitted import KnownNoise, TrainingRows
 from kitt.fitting.gp import GP
 from kitt.fitting.options import Options
-from kitt.kernels.exact import Posterior
 from kitt.model.mixture import Mixture
 from kitt.model.predictive import Predictive
 from kitt.table.dataset import Dataset, values_of
@@ -58,9 +59,9 @@ def new_rows(encoding: Encoding, table: Any, y: ArrayLike | None) -> tuple[Datas
     if y is None:
         frame = None if as_frame(table) is None else encoding.named(table)
         if frame is None or encoding.target not in frame:
-            found = "an array" if frame is None else f"the columns {', '.join(column_names(frame))}"
+            given = "an array" if frame is None else f"the columns {', '.join(column_names(frame))}"
             raise InvalidInputError(
-                f"expected a table with the target '{encoding.target}'; got {found}",
+                f"expected a table with the target '{encoding.target}'; got {given}",
                 "add that column, or give y beside the inputs",
                 {"command line": "add that column"},
             )
@@ -77,51 +78,35 @@ def updated(mixture: Mixture, new: Dataset) -> tuple[Mixture, Predictive]:
     models, moments = [], {}
     used, changing = {c.model for c in mixture.components}, {c.model for c in mixture.components if c.changing_noise}
     for k, model in enumerate(mixture.models):
-        models.append(_extended(model, new, k in used, k in changing))
-        if k in used:
-            moments[k] = _one_step_ahead(model, models[-1], new)
-    rows = [(moments[c.model], mixture.models[c.model], c) for c in mixture.components]
-    mean = np.stack([m for (_, m, _), _, _ in rows])
-    variance = np.stack([mixture.observed_variance(c, Z, m, total) for (Z, m, total), _, c in rows])
-    warps = tuple(model.warp for _, model, _ in rows)
+        more, *predicted = _extended(model, new, k in used, k in changing)
+        models.append(more)
+        moments[k] = (model.inputs(new.X).numpy(), *(part.numpy() for part in predicted))
+    mean = np.stack([moments[c.model][1] for c in mixture.components])
+    variance = np.stack([mixture.observed_variance(c, *moments[c.model]) for c in mixture.components])
+    warps = tuple(mixture.models[c.model].warp for c in mixture.components)
     weights = np.array([c.weight for c in mixture.components])
     return replace(mixture, models=tuple(models)), Predictive(weights, mean, np.sqrt(variance), warps, mixture.tail)
 
 
-def _extended(model: GP, new: Dataset, used: bool, is_changing: bool) -> GP:
-    """The same GP conditioned on more rows; its Cholesky factor is extended, and its noise model kept, where used."""
-    s = model.fitted_kernel.standardiser
+def _extended(model: GP, new: Dataset, used: bool, is_changing: bool) -> tuple[GP, Tensor, Tensor]:
+    """A GP conditioned on more rows, and mean and variance of each before it was observed, on the scale of its target.
+
+    Its posterior is extended, and its noise model kept, where they are used; without use, there is no prediction.
+    """
+    s, nothing = model.fitted_kernel.standardiser, torch.empty(0)
     Z = model.inputs(new.X)
     z = torch.tensor(model.warp.forward(new.y if s is None else s.transform_y(new.y)))
     y = torch.cat([model.y, z])
-    first = model.rows_at_fit or model.rows
+    first = model.fitted.rows_at_fit or model.rows
     notes = [text for text in model.warnings if text != _NOTE.format(first, model.rows - first)]
-    more = replace(
-        model,
-        X=torch.cat([model.X, Z]),
-        y=y,
-        stored_noise=model.noise_model if is_changing else model.stored_noise,
-        rows_at_fit=first,
-        stored_loo=None,  # it refers to the old rows alone
-        warnings=(*notes, _NOTE.format(first, len(y) - first)),
+    notes.append(_NOTE.format(first, len(y) - first))
+    posterior, mean, variance = model.posterior.extended(Z, z) if used else (None, nothing, nothing)
+    more = GP(
+        replace(model.fitted, rows_at_fit=first, warnings=tuple(notes)),
+        TrainingRows(torch.cat([model.X, Z]), y, model.training.inducing, posterior),
+        KnownNoise(model.noise_model) if is_changing else model.known_noise,
     )
-    if used and isinstance(model.posterior, Posterior):
-        vars(more)["posterior"] = model.posterior.extended(Z, y)
-    return more
-
-
-def _one_step_ahead(before: GP, after: GP, new: Dataset) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Inputs, and mean and variance of each new row given the rows before it, from the new rows of the Cholesky factor.
-
-    A sparse posterior predicts all new rows from the old ones.
-    """
-    Z = before.inputs(new.X)
-    if not isinstance(after.posterior, Posterior):
-        mean, _, total = before.moments(Z)
-        return Z.numpy(), mean, total
-    white = torch.linalg.solve_triangular(after.posterior.L, after.y.unsqueeze(-1), upper=False)[before.rows :, 0]
-    std = torch.diagonal(after.posterior.L)[before.rows :]
-    return Z.numpy(), (after.y[before.rows :] - std * white).numpy(), std.square().numpy()
+    return more, mean, variance
 
 
 def refit_reasons(
@@ -129,7 +114,7 @@ def refit_reasons(
 ) -> Iterator[RefitReason]:
     """Why the parameters should be fitted again; empty if they need not be."""
     c, model = config or UpdateConfig(), mixture.models[mixture.best]
-    first = model.rows_at_fit or model.rows
+    first = model.fitted.rows_at_fit or model.rows
     if model.rows >= c.growth * first:
         text = f"there are {model.rows} rows now, and the parameters were fitted to {first}: fit again"
         yield RefitReason("more rows", text)
@@ -150,7 +135,7 @@ def p_value(predicted: Predictive, u: FloatArray) -> float:
 
 
 def on_all_rows(mixture: Mixture, table: Table, options: Options, clock: Clock) -> Mixture:
-    """The same mixture with all models of nonzero weight conditioned on all rows, or on as many as time allows."""
+    """The mixture with all models of nonzero weight conditioned on all rows, or on as many as time allows."""
     if mixture.models[0].rows == len(table.y):
         return mixture
     config = options.fit_config

@@ -66,6 +66,11 @@ class Standardiser:
         with np.errstate(over="ignore"):
             return np.clip(np.asarray(variance, np.float64) * self.y_scale * self.y_scale, -largest, largest)
 
+    def inverse_std(self, std: ArrayLike) -> FloatArray:
+        """A standard deviation in the units of y; the largest float where y_scale is so large that none holds it."""
+        with np.errstate(over="ignore"):
+            return np.minimum(np.asarray(std, np.float64) * self.y_scale, np.finfo(np.float64).max)
+
     @property
     def log_density_offset(self) -> float:
         """log |dz/dy|: what to add to a log density of standardised y to get that of y."""

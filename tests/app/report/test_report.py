@@ -300,7 +300,7 @@ def test_a_transformed_target_is_reported_in_its_units() -> None:
     warped = kitt.fit("RBF", Table.of(one.dataset).warped(), random_state=0, **QUICK)
     parts = (Component(0, 0.2, changing_noise=True, spread=4.0), Component(1, 0.1), Component(2, 0.7))
     mixture = Mixture((*one.mixture.models, warped), parts, Tail(0.01))
-    one = replace(one, model=Model.of(mixture, one.dataset, (False, True, False)))
+    one = replace(one, model=Model.of(mixture, one.dataset))
     out = one.fitted.evidence()
     assert 0.8 < out.coverage(0.95) <= 1
     assert 0.5 < out.r2 < 1

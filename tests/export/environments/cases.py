@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from kitt import export
-from kitt.kernels.exact import Posterior
+from kitt.kernels.exact import ExactPosterior
 from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.kernels.grammar import WORDS, parse
 from kitt.kernels.kernel import Kernel
@@ -56,7 +56,7 @@ def expected(kernel: FittedKernel, X: torch.Tensor, y: torch.Tensor, Z: torch.Te
     """Covariances with the noise words on the diagonal, but no observation noise; the prediction of an observation."""
     k, theta = kernel.kernel, kernel.theta
     noise = k.noise(theta, X) - kernel.parameters["noise"]
-    mean, variance = Posterior.fit(k, theta, X, y).predict(Z)
+    mean, variance = ExactPosterior.fit(k, theta, X, y).predict(Z)
     arrays = {
         "X": X,
         "y": y,

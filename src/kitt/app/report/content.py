@@ -56,7 +56,8 @@ def kernel_rows(suggestion: Suggestion) -> list[KernelRow]:
     model, said = suggestion.fitted, suggestion.captions.ranked
     reference = plain(suggestion)
     rows = []
-    for gp, weight, is_plain in zip(model.mixture.models, model.weights, model.is_plain, strict=True):
+    for gp, weight in zip(model.mixture.models, model.weights, strict=True):
+        is_plain = gp.fitted.is_plain
         probability = None if is_plain else _probability(said, gp.expression)
         gain = error = None
         # Only kernels that count have all rows of a large table.
@@ -77,8 +78,7 @@ def _probability(captions: Iterable[Caption], expression: Expression) -> float |
 
 def plain(suggestion: Suggestion) -> GP | None:
     """The common default: plain RBF-ARD, or whatever plain kernel there is."""
-    model = suggestion.fitted
-    plains = [gp for gp, yes in zip(model.mixture.models, model.is_plain, strict=True) if yes]
+    plains = [gp for gp in suggestion.mixture.models if gp.fitted.is_plain]
     return next((gp for gp in plains if str(gp.expression) == "RBF"), plains[0] if plains else None)
 
 

@@ -67,7 +67,8 @@ class Gallery:
             if not word.is_noise:
                 mean, variance = best.component(i, grid[:, None])
                 centre = best.component(i, table.X)[0].mean()  # the level of a word alone says nothing
-                parts.append(_banded(grid, mean - centre, variance, f"{word}: {percent(shares[word])} of the variance"))
+                name = f"{word}: {percent(shares[word])} of the variance"
+                parts.append(_banded(grid, mean - centre, np.sqrt(variance), name))
         return curve(self.suggestion, shortest=self._shortest()), figures.words(axis, self.target, parts, (x, left))
 
     def _shortest(self) -> float | None:
@@ -118,7 +119,7 @@ class Gallery:
         if known is not None:
             names = [f"{value:g}" for value in known.x] if column.kind == "number" and len(known.x) <= _FEW else []
             x = np.arange(len(known.x), dtype=np.float64) if names else known.x
-            return _banded(x, known.mean, known.std**2), names
+            return _banded(x, known.mean, known.std), names
         places = self._places(column)
         if column.kind == "levels":
             names = list(column.levels)
@@ -128,8 +129,8 @@ class Gallery:
             names, values = [], np.linspace(x.min(), x.max(), 80)[:, None]
         X = np.tile(typical, (len(values), 1))
         X[:, places] = values
-        mean, variance = self.suggestion.mixture.predict(X, noisy=False)
-        return _banded(np.arange(len(values), dtype=np.float64) if names else values[:, 0], mean, variance), names
+        mean, std = self.suggestion.mixture.predict(X, noisy=False)
+        return _banded(np.arange(len(values), dtype=np.float64) if names else values[:, 0], mean, std), names
 
     def _effect_picture(
         self, column: Column, curve: MeanAndBand, names: Sequence[str], limits: tuple[float, float]
@@ -153,8 +154,8 @@ class Gallery:
         return figures.heat_map(columns, names, share)
 
 
-def _banded(x: FloatArray, mean: FloatArray, variance: FloatArray, name: str = "") -> MeanAndBand:
-    reach = 1.96 * np.sqrt(variance)
+def _banded(x: FloatArray, mean: FloatArray, std: FloatArray, name: str = "") -> MeanAndBand:
+    reach = 1.96 * std
     return MeanAndBand(x, mean, mean - reach, mean + reach, name)
 
 

@@ -12,7 +12,6 @@ from torch import Tensor
 from kitt.errors import InvalidInputError
 from kitt.fitting.gp import GP
 from kitt.kernels.exact import extended_factor
-from kitt.kernels.sparse import SparsePosterior
 from kitt.model.mixture import Component
 
 _BELOW = 2.0  # standard deviations below the smallest transformed target, down to which draws count
@@ -22,7 +21,7 @@ class Part(torch.nn.Module):
     """A GP conditioned on standardised points X (..., N, D) with transformed targets y (..., N)."""
 
     theta: Tensor
-    X: Tensor
+    X: Tensor  # of a sparse posterior, its inducing points
     y: Tensor
     L: Tensor
     LB: Tensor  # of a sparse posterior
@@ -34,19 +33,15 @@ class Part(torch.nn.Module):
         posterior = gp.posterior
         self.kernel, self.warp = gp.fitted_kernel.kernel, gp.warp
         self.noise_model = gp.noise_model if is_changing else None
-        self.is_sparse = isinstance(posterior, SparsePosterior)
+        self.is_sparse = len(posterior.factors) > 1
         # Draws of other kernels may be negative, of which there is no logarithm: they count as the smallest targets.
         self._lowest = float(gp.y.min()) - _BELOW if gp.warp.kind == "log" else -math.inf
         self.register_buffer("theta", gp.fitted_kernel.theta)
-        self.register_buffer("L", posterior.L.clone())
+        self.register_buffer("X", posterior.basis.clone())
         self.register_buffer("y", gp.y.clone())
-        if isinstance(posterior, SparsePosterior):
-            self.register_buffer("X", posterior.Z.clone())
-            self.register_buffer("LB", posterior.LB.clone())
-            self.register_buffer("alpha", posterior.c.clone())
-        else:
-            self.register_buffer("X", gp.X.clone())
-            self.register_buffer("alpha", posterior.alpha.clone())
+        self.register_buffer("alpha", posterior.alpha.clone())
+        for name, factor in zip(("L", "LB"), posterior.factors, strict=False):
+            self.register_buffer(name, factor.clone())
 
     def latent(self, Z: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (..., q) and covariance (..., q, q) of the function at points (..., q, D)."""
@@ -59,8 +54,8 @@ class Part(torch.nn.Module):
             rows = torch.linalg.solve_triangular(self.L, flat, upper=False).mT.reshape(*Z.shape[:-1], -1)
         covariance = self.kernel.matrix(self.theta, Z) - rows @ rows.mT
         if self.is_sparse:
-            cross = torch.linalg.solve_triangular(self.LB, rows.mT, upper=False).mT
-            covariance = covariance + cross @ cross.mT
+            again = torch.linalg.solve_triangular(self.LB, rows.mT, upper=False).mT
+            covariance = covariance + again @ again.mT
         if not self.kernel.expression.signal:  # noise alone: constant, but still a function of the points
             cross = cross + 0 * Z.sum(-1, keepdim=True)
         mean = (cross @ self.alpha.unsqueeze(-1)).squeeze(-1)  # more than one where targets differ at the same points

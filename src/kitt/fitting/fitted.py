@@ -1,0 +1,64 @@
+"""What a fit finds, and the rows that a Gaussian process is conditioned on: the two halves of a `GP`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from kitt.fitting.noise import NoiseModel
+from kitt.kernels.exact import ExactPosterior, LeaveOneOut
+from kitt.kernels.fitted_kernel import FittedKernel
+from kitt.kernels.posterior import Posterior
+from kitt.kernels.sparse import SparsePosterior
+from kitt.table.scaling import IDENTITY, Warp
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A kernel with its parameters, the transform of the target that they are for, and how the fit went."""
+
+    kernel: FittedKernel  # words in decreasing order of their variance over the rows
+    warp: Warp = IDENTITY  # transform of the standardised target, on whose scale the parameters are
+    log_prior: float = 0.0  # log prior density of the parameters
+    gradient_norm: float = 0.0  # largest component of the objective's gradient, where optimisation stopped
+    evaluations: int = 0  # number of likelihoods with gradient that were computed, on some of the rows or on all
+    seconds: float = 0.0
+    converged: bool = True
+    warnings: tuple[str, ...] = ()
+    rows_at_fit: int | None = None  # how many of the rows, the first ones, the parameters were fitted to; None: all
+    # Places of the rows that alone have determined kernel, parameters and weights; None if all have, or if not known.
+    places_at_fit: Tensor | None = None
+    is_plain: bool = False  # whether the kernel is a plain default, not proposed by the network
+    prior: str = "default"  # with which, and
+    objective: str = "map"  # by which the parameters were fitted
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """The standardised rows that a GP is conditioned on, and what is known of these rows already."""
+
+    X: Tensor  # (N, D)
+    y: Tensor  # (N,), on the scale of the transformed target
+    inducing: Tensor | None = None  # (M, D) inducing points of a sparse posterior; None if the posterior is exact
+    posterior: Posterior | None = None  # None: it is computed at first use
+    left_out: LeaveOneOut | None = None  # predictions of left-out rows by fits without them (`fitting.folds`)
+
+    @classmethod
+    def conditioned(cls, kernel: FittedKernel, X: Tensor, y: Tensor, inducing: Tensor | None = None) -> TrainingRows:
+        """Rows with the posterior of a kernel; a FitError if rounding errors leave the kernel none."""
+        return cls(X, y, inducing, posterior_of(kernel, X, y, inducing))
+
+
+@dataclass(frozen=True)
+class KnownNoise:
+    """How noise changes from row to row, where an earlier fit has found that out; no model: it does not change."""
+
+    model: NoiseModel | None
+
+
+def posterior_of(kernel: FittedKernel, X: Tensor, y: Tensor, inducing: Tensor | None) -> Posterior:
+    """The posterior of a kernel on standardised rows: exact, or sparse with inducing points."""
+    if inducing is None:
+        return ExactPosterior.fit(kernel.kernel, kernel.theta, X, y)
+    return SparsePosterior.fit(kernel.kernel, kernel.theta, X, y, inducing)
