@@ -58,7 +58,7 @@ def full() -> Model:
     fits = (
         kitt.fit("RBF", plain, random_state=0),
         kitt.fit("Matern52", plain.warped(), random_state=0),
-        kitt.fit("RBF", plain, random_state=0, prior="botorch", **sparse),
+        kitt.fit("RBF", plain, random_state=0, prior="botorch", **sparse).as_plain(),
         kitt.fit("White", plain, random_state=0),
     )
     assert fits[0].noise_model is not None
@@ -70,7 +70,7 @@ def full() -> Model:
         Component(1, 0.1, changing_noise=True),
         Component(2, 0.2),
     )
-    return Model.of(Mixture(fits, parts, Tail(0.02, 4.0, 1.5)), data, (False, False, True, False))
+    return Model.of(Mixture(fits, parts, Tail(0.02, 4.0, 1.5)), data)
 
 
 @pytest.fixture

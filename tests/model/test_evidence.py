@@ -144,8 +144,9 @@ def test_kernels_are_fitted_again_as_they_were_fitted() -> None:
     options = {"objective": "ml", "fit_options": {"prior": "optimisation"}}
     model = kitt.suggest(_wave(40), fit=True, effort="quick", **options).fitted
     again = kitt.Model.from_dict(model.to_dict())
-    assert {(m.prior, m.objective) for m in again.mixture.models} == {("optimisation", "ml")}
+    assert {(m.fitted.prior, m.fitted.objective) for m in again.mixture.models} == {("optimisation", "ml")}
     refits = {
-        (m.prior, m.objective) for m in (refitted(m, Table.of(_wave(40)), FoldsConfig()) for m in again.mixture.models)
+        (m.fitted.prior, m.fitted.objective)
+        for m in (refitted(m, Table.of(_wave(40)), FoldsConfig()) for m in again.mixture.models)
     }
     assert refits == {("optimisation", "ml")}

@@ -20,6 +20,7 @@ class Words:
         p = self.posterior = model.posterior
         self.basis = p.basis
         self.alpha = p.alpha
+        self.places = [i for i, word in enumerate(p.kernel.expression) if not word.is_noise]  # in the expression
         self.here = p.kernel.terms(p.theta, self.basis)
 
     def mean(self, X: Tensor) -> Tensor:
@@ -38,5 +39,5 @@ class Words:
         return self.posterior.covariance(X, False)
 
     def covariance(self, word: int, X: Tensor) -> Tensor:
-        """Joint posterior covariance (n, n) of one word."""
-        return self.posterior.component_covariance(word, X)
+        """Joint posterior covariance (n, n) of one of the words, which are counted without those of noise."""
+        return self.posterior.component_covariance(self.places[word], X)
