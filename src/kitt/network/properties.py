@@ -101,11 +101,6 @@ def alike(captions: Sequence[tuple[Expression, float]]) -> tuple[Group, ...]:
     return tuple(sorted(made, key=lambda group: -group.probability))
 
 
-def has_property(name: str, expression: Expression) -> bool:
-    """Whether a kernel has a property."""
-    return PROPERTIES[name][1](expression)
-
-
 def properties(
     step: Step, words: int, curves: Mapping[str, Curve] | None = None, most: int = _PROMPTS
 ) -> tuple[Property, ...]:
