@@ -10,6 +10,7 @@ from jsonschema import Draft202012Validator
 
 import kitt
 from kitt.errors import CheckpointError, InvalidInputError
+from kitt.fitting.fitted import TrainingRows
 from kitt.fitting.folds import FoldsConfig, with_folds
 from kitt.kernels.fitted_kernel import schema as kernel_schema
 from kitt.model.document import Model
@@ -248,7 +249,8 @@ def test_a_sparse_posterior_is_stored_and_not_computed_again(full: Model, monkey
 
 def test_a_posterior_on_fewer_rows_is_stored(full: Model) -> None:
     """As after a deadline, which left no time for all rows: the file predicts what the model predicted."""
-    sparse = replace(full.mixture.models[2], X=full.mixture.models[2].X[:50], y=full.mixture.models[2].y[:50])
+    gp = full.mixture.models[2]
+    sparse = replace(gp, training=TrainingRows(gp.X[:50], gp.y[:50], gp.training.inducing))
     model = Model.of(Mixture.of([sparse], [1.0]), full.rows)
     again = Model.from_dict(model.to_dict())
     for before, after in zip(model.predict(full.rows.X[:9]), again.predict(full.rows.X[:9]), strict=True):
