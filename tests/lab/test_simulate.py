@@ -6,10 +6,8 @@ import pytest
 import torch
 
 from kitt.errors import InvalidInputError
-from kitt.kernels.grammar import WORDS, Expression, Primitive, Word
+from kitt.kernels.grammar import WORDS, Expression, Primitive
 from kitt.kernels.kernel import Kernel
-from kitt.kernels.priors import Parameter
-from kitt.kernels.product import primitive_matrix
 from kitt_lab.simulate import (
     DEFAULT_DATA,
     PAD,
@@ -127,15 +125,3 @@ def test_bad_options_are_explained(options, message):
 def test_sizes_below_one_are_refused():
     with pytest.raises(InvalidInputError, match="at least 1"):
         simulate(PAPER_DATA, 4, 10, 0, seeded())
-
-
-@pytest.mark.parametrize("primitive", Primitive)
-def test_a_primitive_matrix_is_its_word_of_unit_variance(primitive: Primitive) -> None:
-    word, X = Word((primitive,)), torch.linspace(-1, 1, 8, dtype=torch.float64)[:, None]
-    kernel = Kernel(Expression((word,)), 1)
-    theta = torch.linspace(-0.3, 0.4, kernel.size, dtype=torch.float64)
-    values = kernel.unflatten(theta)
-    p = {Parameter(name.split(".")[1]): v for name, v in values.items() if name.startswith(f"{word}[0].")}
-    noise = torch.diag(kernel.noise(theta, X) - values["noise"])
-    expected = (kernel.matrix(theta, X) + noise) / values.get(f"{word}.variance", 1.0)
-    torch.testing.assert_close(primitive_matrix(primitive, X, p, torch.ones(1)), expected)
