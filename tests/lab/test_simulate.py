@@ -8,15 +8,7 @@ import torch
 from kitt.errors import InvalidInputError
 from kitt.kernels.grammar import WORDS, Expression, Primitive
 from kitt.kernels.kernel import Kernel
-from kitt_lab.simulate import (
-    DEFAULT_DATA,
-    PAD,
-    PAPER_DATA,
-    SimulatorConfig,
-    simulate,
-    squared_slope,
-    tabular_inputs,
-)
+from kitt_lab.simulate import DEFAULT_DATA, PAD, PAPER_DATA, SimulatorConfig, simulate, squared_slope, tabular_inputs
 
 
 def seeded(seed: int = 0) -> torch.Generator:
