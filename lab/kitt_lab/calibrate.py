@@ -1,4 +1,4 @@
-"""From a training run to a checkpoint for use: calibrated probabilities, a limit of strangeness, expected losses.
+"""A checkpoint for use, made of a training run: calibrated probabilities, a limit of strangeness, expected losses.
 
 Temperatures, curves and limits are measured on fresh draws from the mixture that the network was trained on.
 """
@@ -19,15 +19,15 @@ from torch import Tensor
 from kitt.kernels.grammar import Expression
 from kitt.network.advice import to_tensors
 from kitt.network.checkpoint import LoadedModel, load, save
-from kitt.network.network import StemEncoder, teacher_forcing
-from kitt.network.properties import EXCLUSIVE, PROPERTIES, has_property, properties
+from kitt.network.network import StemEncoder
+from kitt.network.properties import EXCLUSIVE, PROPERTIES, properties
 from kitt.network.search import Stepper
 from kitt.table.scaling import FloatArray
 from kitt_lab.advice import learn_head
 from kitt_lab.examples import read_examples
 from kitt_lab.simulate import PAD, Batch
 from kitt_lab.train import RunFolder, TrainConfig, draw_batch, preset_of, recipe
-from kitt_lab.train.validate import network_captions
+from kitt_lab.train.validate import network_captions, teacher_forcing
 
 _KNOTS = 8  # of a calibration curve, each for an equal number of data sets
 
@@ -135,10 +135,10 @@ def property_curves(loaded: LoadedModel, batches: Iterable[Batch]) -> dict[str, 
                 step = Stepper(loaded, encoding)
                 said.append([p.probability for p in properties(step, step.config.max_words)])
             kernels += [Expression.from_indices(words[words != PAD].tolist()) for words in batch.captions]
-    found = zip(PROPERTIES, np.array(said).T, strict=True)
+    beliefs = zip(PROPERTIES, np.array(said).T, strict=True)
     return {
         name: curve(sums, np.array([has_property(name, e) for e in kernels], float))
-        for name, sums in found
+        for name, sums in beliefs
         if name not in EXCLUSIVE
     }
 
@@ -153,3 +153,8 @@ def curve(probability: FloatArray, is_right: FloatArray) -> list[list[float]]:
     knots = np.column_stack([x[first], y[first]])
     inside = knots[(knots[:, 0] > 0) & (knots[:, 0] < 1)]
     return np.vstack([[0.0, 0.0], inside, [1.0, 1.0]]).T.round(4).tolist()
+
+
+def has_property(name: str, expression: Expression) -> bool:
+    """Whether a kernel has a property."""
+    return PROPERTIES[name][1](expression)

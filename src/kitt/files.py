@@ -119,9 +119,9 @@ def check_format(
     upgrades: Mapping[int, Callable[[Mapping[str, Any]], dict[str, Any]]] | None = None,
 ) -> Mapping[str, Any]:
     """The document, upgraded to this version if it is older; CheckpointError unless its format and version can be read."""
-    found = document.get("format") if isinstance(document, Mapping) else type(document).__name__
-    if found != format or not isinstance(document, Mapping):
-        raise CheckpointError(f'expected a document with "format": "{format}", got {found!r}: another kind of file')
+    written = document.get("format") if isinstance(document, Mapping) else type(document).__name__
+    if written != format or not isinstance(document, Mapping):
+        raise CheckpointError(f'expected a document with "format": "{format}", got {written!r}: another kind of file')
     got = document.get("version")
     if type(got) is int and got in (upgrades or {}):
         return (upgrades or {})[got](document)

@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from kitt.errors import GrammarError
 from kitt.kernels.columns import ColumnTerm
-from kitt.kernels.exact import Likelihood, Posterior
+from kitt.kernels.exact import ExactPosterior, Likelihood
 from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.kernels.grammar import STATIONARY, Arrangement, Expression, Primitive, Word, parse
 from kitt.kernels.kernel import Kernel
@@ -122,7 +122,7 @@ def test_other_units_are_the_same_kernel(word: Word) -> None:
 def test_words_add_up_and_a_posterior_takes_them() -> None:
     kernel = Kernel(parse("Linear*Linear + RBF(pairs) + Periodic(x2)"), D)
     theta, X, y = 0.3 * randn(kernel.size), randn(N, D), randn(N)
-    posterior = Posterior.fit(kernel, theta, X, y)
+    posterior = ExactPosterior.fit(kernel, theta, X, y)
     Z = randn(5, D, seed=3)
     assert_close(sum(posterior.component(i, Z)[0] for i in range(3)), posterior.predict(Z)[0])
 

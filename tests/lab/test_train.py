@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
 from kitt.errors import InvalidInputError, KittError
-from kitt.network.network import Captioner, PaperConfig, build, teacher_forcing
+from kitt.network.network import Captioner, PaperConfig, build
 from kitt_lab.simulate import DEFAULT_DATA, PAD, PAPER_DATA, SERIES_DATA, Batch
 from kitt_lab.train import (
     PRESETS,
@@ -29,7 +29,7 @@ from kitt_lab.train import (
 )
 from kitt_lab.train.processes import OneProcess
 from kitt_lab.train.step import Trainer
-from kitt_lab.train.validate import caption_losses, network_captions
+from kitt_lab.train.validate import caption_losses, network_captions, teacher_forcing
 from train_work import SMOKE, STEM
 
 

@@ -10,7 +10,11 @@ from kitt.fitting.config import FitConfig
 from kitt.fitting.fitted import KnownNoise, TrainingRows
 from kitt.fitting.folds import FoldsConfig, refitted, split
 from kitt.kernels.exact import ExactPosterior
+<<<<<<< HEAD
 from kitt.model.evidence import EvidenceConfig, gather
+=======
+from kitt.model.evidence import MANY_FOLDS, EvidenceConfig, gather
+>>>>>>> house
 from kitt.table.table import Table
 
 
@@ -105,7 +109,7 @@ def test_of_a_large_table_the_other_rows_predict_them_at_the_same_parameters(lar
 def test_a_large_model_on_other_rows_is_fitted_again_for_its_evidence(large: kitt.Model) -> None:
     """It is not known which of other rows the parameters come from."""
     evidence = large.on(_wave(300, seed=2)).evidence()
-    assert evidence.of_folds == EvidenceConfig().many_folds
+    assert evidence.of_folds == MANY_FOLDS
     assert len(evidence.rows) == 300
 
 

@@ -11,7 +11,7 @@ from kitt.fitting.fit import fit
 from kitt.fitting.gp import GP
 from kitt.model.mixture import Component, Mixture
 from kitt.model.predictive import Tail
-from kitt.model.weights import DEFAULT, stack, stacked, weights
+from kitt.model.weights import MIN_TAIL, SPREADS, stack, stacked, weights
 from kitt.table.dataset import Dataset
 from kitt.table.table import Table
 
@@ -210,7 +210,7 @@ def test_weights_are_of_models_and_the_best_is_of_the_target_as_it_is(pair):
 
 
 def test_an_outlier_costs_a_bounded_number_of_nats(pair):
-    mixture = everything(pair, tail=DEFAULT.min_tail)
+    mixture = everything(pair, tail=MIN_TAIL)
     mean, std = mixture.predict(INSIDE)
     scale = math.log(pair[0].fitted_kernel.standardiser.y_scale)
     far = mean + 50 * std
@@ -281,9 +281,9 @@ def test_a_stack_is_better_than_its_models_on_the_rows_left_out(pair):
     mixture = Mixture(pair, *stack(pair))
     ours = mixture.leave_one_out().log_density(mixture.target).sum()
     assert ours > max(model.loo_log_density for model in pair)
-    assert mixture.tail.weight >= DEFAULT.min_tail
+    assert mixture.tail.weight >= MIN_TAIL
     assert mixture.weights[1] > mixture.weights[0]  # whose noise is right
-    assert {c.spread for c in mixture.components} <= set(DEFAULT.spreads)
+    assert {c.spread for c in mixture.components} <= set(SPREADS)
 
 
 def test_a_stack_of_what_fits_is_hardly_more_than_that(models):

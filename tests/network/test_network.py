@@ -18,8 +18,8 @@ from kitt.network.network import (
     PaperConfig,
     attention,
     build,
-    teacher_forcing,
 )
+from kitt_lab.train.validate import teacher_forcing
 
 CONFIG = PaperConfig(words=7, width=16, heads=4, blocks=3, decoder_width=24, decoder_heads=3, decoder_blocks=3)
 START, STOP, PAD = CONFIG.start, CONFIG.stop, CONFIG.pad

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from kitt.kernels.grammar import WORDS, Expression, parse
-from kitt.network.properties import PROPERTIES, alike, has_property, properties
+from kitt.network.properties import PROPERTIES, alike, properties
 
 V = len(WORDS)
 
@@ -29,7 +29,7 @@ def counted(name: str, words: int) -> float:
         for caption in itertools.permutations(range(V), length):
             log_p = sum(float(step([caption[:i]])[0, caption[i]]) for i in range(length))
             stop = float(step([caption])[0, V]) if length < words else 0.0
-            total += np.exp(log_p + stop) * has_property(name, Expression.from_indices(caption))
+            total += np.exp(log_p + stop) * PROPERTIES[name][1](Expression.from_indices(caption))
     return total
 
 
@@ -65,7 +65,7 @@ def test_a_curve_corrects_the_sum_of_its_property_alone() -> None:
     ],
 )
 def test_what_kernels_are_like(text: str, names: set[str]) -> None:
-    assert {name for name in PROPERTIES if has_property(name, parse(text))} == names
+    assert {name for name in PROPERTIES if PROPERTIES[name][1](parse(text))} == names
 
 
 def test_captions_that_say_nearly_the_same_are_one_group() -> None:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from kitt.errors import FitError
 from kitt.fitting.config import FitConfig
-from kitt.fitting.fit import fit_all
 from kitt.kernels.grammar import WORDS, Expression
 from kitt.table.dataset import Dataset
 from kitt_lab.baselines.base import FittedMethod
 from kitt_lab.baselines.rbf_ard import fitted_method
+from kitt_lab.fits import fit_all
 
 
 @dataclass(frozen=True)

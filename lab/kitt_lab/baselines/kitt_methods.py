@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from kitt.errors import FitError
 from kitt.fitting.config import FitConfig
-from kitt.fitting.fit import Failure, fit_all
+from kitt.fitting.fit import Failure
 from kitt.fitting.gp import GP
 from kitt.fitting.options import Options, Weighting
 from kitt.kernels.grammar import WORDS, Expression, Word, parse
@@ -24,6 +24,7 @@ from kitt.table.dataset import Dataset
 from kitt.table.scaling import FloatArray
 from kitt_lab.baselines.base import FittedMethod, Predictive
 from kitt_lab.baselines.random_word import drawn_words
+from kitt_lab.fits import fit_all
 
 HIDDEN = parse("RBF + Linear*White").words  # the paper's code adds these to every candidate; its text does not say so
 

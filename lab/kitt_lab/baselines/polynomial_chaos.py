@@ -57,10 +57,10 @@ class PolynomialChaos:
         ot.Log.Show(ot.Log.NONE)
         started = time.perf_counter()
         scaling, X, y = standardised(train)
-        found = [e for e in self._expansions(ot, X, y) if math.isfinite(e.error)]
-        if not found:
+        expansions = [e for e in self._expansions(ot, X, y) if math.isfinite(e.error)]
+        if not expansions:
             raise FitError(f"no expansion has fewer terms than the {train.n} rows: give more rows")
-        best = min(found, key=lambda expansion: expansion.error)
+        best = min(expansions, key=lambda expansion: expansion.error)
         variance = max(best.error, LEAST_VARIANCE)
         predictive = GaussianPredictive(scaling, lambda Z: (best.predict(Z), np.full(len(Z), variance)))
         details = {"degree": best.degree, "terms": best.terms}
@@ -73,10 +73,10 @@ class PolynomialChaos:
         numbering = ot.HyperbolicAnisotropicEnumerateFunction(X.shape[1], self.quasi_norm)
         families = [ot.StandardDistributionPolynomialFactory(column) for column in box]
         basis = ot.OrthogonalProductPolynomialFactory(families, numbering)
-        found: list[Expansion] = []
+        expansions: list[Expansion] = []
         for degree in range(1, self.degree + 1):
             size = numbering.getBasisSizeFromTotalDegree(degree)  # slow where there are very many terms
-            if found and size > self.breadth * len(X):
+            if expansions and size > self.breadth * len(X):
                 break
             selection = ot.LeastSquaresMetaModelSelectionFactory(ot.LARS(), ot.CorrectedLeaveOneOut())
             algorithm = ot.FunctionalChaosAlgorithm(
@@ -87,8 +87,8 @@ class PolynomialChaos:
                 ot.LeastSquaresStrategy(selection),
             )
             algorithm.run()
-            found.append(_expansion(degree, algorithm.getResult(), X, y))
-        return found
+            expansions.append(_expansion(degree, algorithm.getResult(), X, y))
+        return expansions
 
 
 def _expansion(degree: int, result: Any, X: FloatArray, y: FloatArray) -> Expansion:

@@ -33,7 +33,7 @@ from kitt_lab.baselines.base import FittedMethod, GaussianPredictive
 
 @dataclass(frozen=True)
 class FixedKernel:
-    """The same expression for every table."""
+    """One expression for every table."""
 
     expression: str = "RBF"
     prior: str = "paper"

@@ -48,7 +48,7 @@ class Leaf:
         return f"{self.kind}({self.name})"
 
     def __call__(self, a: Tensor, b: Tensor, p: Tensor) -> Tensor:
-        """Of unit variance, between points with values a (N, 1) and b (M, 1) in this column."""
+        """The covariance of unit variance between points with values a (N, 1) and b (M, 1) in this column."""
         tau = a - b.mT
         match self.kind:
             case "RBF":
@@ -200,15 +200,15 @@ class Columns:
 
 def _by_leaf(solved: Solved) -> dict[Any, Tensor]:
     """The numbers of each product (its log variance) and of each leaf; of leaves that occur twice, the first."""
-    found: dict[Any, Tensor] = {}
+    own_parts: dict[Any, Tensor] = {}
     place = 1  # after the noise
     for product in solved.state.products:
-        found[product] = solved.theta[place : place + 1]
+        own_parts[product] = solved.theta[place : place + 1]
         place += 1
         for leaf in product:
-            found.setdefault(leaf, solved.theta[place : place + KINDS[leaf.kind]])
+            own_parts.setdefault(leaf, solved.theta[place : place + KINDS[leaf.kind]])
             place += KINDS[leaf.kind]
-    return found
+    return own_parts
 
 
 def _loss(state: Sum, theta: Tensor, X: Tensor, y: Tensor) -> float:

@@ -121,12 +121,12 @@ class Search:
         best, front, stale = root, root, 0
         for _ in range(self.settings.depth):
             children = [child for child in self.language.children(front.state) if child not in self.seen]
-            found = self._level(children, front) if children else None
-            if found is None:
+            next_front = self._level(children, front) if children else None
+            if next_front is None:
                 self.stopped = "time" if self._left() <= 0 else "nothing left to try"
                 break
-            front, stale = found, 0 if _better(found, best) else stale + 1
-            best = found if stale == 0 else best
+            front, stale = next_front, 0 if _better(next_front, best) else stale + 1
+            best = next_front if stale == 0 else best
             if stale >= self.settings.patience:
                 self.stopped = "time" if self._left() <= 0 else "no more gain"
                 break
@@ -155,8 +155,8 @@ class Search:
         return self.end - time.time()
 
 
-def _better(found: Solved, best: Solved) -> bool:
-    return (found.is_final, -found.bic) > (best.is_final, -best.bic)
+def _better(next_front: Solved, best: Solved) -> bool:
+    return (next_front.is_final, -next_front.bic) > (best.is_final, -best.bic)
 
 
 def _each(

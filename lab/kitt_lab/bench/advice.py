@@ -157,7 +157,7 @@ def _share(got: float, possible: float) -> float:
 
 
 def verify(chosen: np.ndarray, examples: Examples, losses: Tensor | None = None) -> np.ndarray:
-    """Of the chosen words (draws, T, k), the one with the best BIC on the training rows: (draws, T, 1).
+    """The word with the best BIC on the training rows, (draws, T, 1), among the chosen ones (draws, T, k).
 
     `losses` (T, V), the expected loss of each word per row, is added to it.
     """
@@ -170,9 +170,9 @@ def verify(chosen: np.ndarray, examples: Examples, losses: Tensor | None = None)
 
 def spearman(expected: Tensor, examples: Examples, mask: np.ndarray) -> float:
     """Rank correlation of expected and actual losses over the words, mean over those of the tasks where both vary."""
-    found = []
+    correlations = []
     for said, lost in zip(expected.numpy()[mask], examples.loss[:, :V].numpy()[mask], strict=True):
         a, b = rankdata(said), rankdata(lost)
         if a.std() > 0 and b.std() > 0:
-            found.append(np.corrcoef(a, b)[0, 1])
-    return float(np.mean(found)) if found else np.nan
+            correlations.append(np.corrcoef(a, b)[0, 1])
+    return float(np.mean(correlations)) if correlations else np.nan

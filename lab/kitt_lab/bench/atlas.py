@@ -62,13 +62,13 @@ def index(directory: Path, kind: str = "table") -> list[Indexed]:
         )
     with path.open(encoding="utf-8", newline="") as lines:
         try:
-            found = [Indexed(row["name"], int(row["rows"])) for row in csv.DictReader(lines) if row["kind"] == kind]
+            entries = [Indexed(row["name"], int(row["rows"])) for row in csv.DictReader(lines) if row["kind"] == kind]
         except (KeyError, ValueError) as error:
             raise InvalidInputError(
                 f"expected columns kind, name, rows (a number) and columns in '{path}', got {error}: "
                 "build the atlas again with kitt bench atlas-data --out DIR"
             ) from error
-    return sorted(found, key=lambda entry: entry.number)
+    return sorted(entries, key=lambda entry: entry.number)
 
 
 def sources(
@@ -84,8 +84,8 @@ def sources(
     if half is not None and names is not None:
         raise InvalidInputError("expected --half or --tables, got both: leave one of them out")
     listed = index(directory, kind)
-    found = [entry for entry in listed if entry.rows >= LEAST_SHARE * rows]
-    known = {entry.name for entry in found}
+    entries = [entry for entry in listed if entry.rows >= LEAST_SHARE * rows]
+    known = {entry.name for entry in entries}
     if unknown := sorted(set(names or ()) - {entry.name for entry in listed}):
         raise InvalidInputError(
             f"no {kind} in '{directory}' is called {', '.join(unknown)}: its index.csv has the names"
@@ -96,7 +96,7 @@ def sources(
             "lower --rows, or leave them out"
         )
     wanted = known if names is None else set(names)
-    chosen = [entry for entry in found if entry.name in wanted and half in (None, entry.number % 2)]
+    chosen = [entry for entry in entries if entry.name in wanted and half in (None, entry.number % 2)]
     if not chosen:
         raise InvalidInputError(
             f"expected a {kind} with at least {LEAST_SHARE * rows:.0f} rows in '{directory}', got none: lower --rows, or "

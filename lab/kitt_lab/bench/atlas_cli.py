@@ -66,10 +66,12 @@ def atlas(
     folder, is_series = data_directory(data, "atlas"), kind == "series"
     if is_series and against is not None:
         raise InvalidInputError("--against is for tables: leave it out with --kind series")
-    found = a.sources(folder, 0 if is_series else rows, kind, half, names_of(tables))[:limit]
+    tables_found = a.sources(folder, 0 if is_series else rows, kind, half, names_of(tables))[:limit]
     specs = specs_of(METHODS[kind] if methods is None else methods, "sound")
     cells = (
-        series_cells(found, specs, seed) if is_series else a.atlas_cells(found, splits_of(splits), specs, rows, seed)
+        series_cells(tables_found, specs, seed)
+        if is_series
+        else a.atlas_cells(tables_found, splits_of(splits), specs, rows, seed)
     )
     lines = run_cells(cells, out, jobs, scheduler, retry)
     reference = reference or (NAIVE if is_series else TIMED)
@@ -114,12 +116,12 @@ def capture(
     from kitt_lab.bench.datasets import data_directory
     from kitt_lab.bench.methods import settings_of
 
-    found = sources(data_directory(data, "atlas"), rows, "table", half, names_of(tables))[:limit]
+    tables_found = sources(data_directory(data, "atlas"), rows, "table", half, names_of(tables))[:limit]
     settings, which = settings_of(options or []), splits_of(splits)
-    cells = c.word_cells(found, which, rows, settings, seed)
+    cells = c.word_cells(tables_found, which, rows, settings, seed)
     networks = some_names(models, "checkpoints")
     for model in networks:
-        cells += c.caption_cells(found, which, rows, settings, model, k, seed)
+        cells += c.caption_cells(tables_found, which, rows, settings, model, k, seed)
     lines = run_cells(cells, out, jobs, scheduler, retry)
     for model in networks:
         print_grid(c.capture_grid(lines, rows, model))

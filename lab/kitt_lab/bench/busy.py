@@ -15,8 +15,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from kitt.fitting.fit import fit_all
 from kitt.network.caption import caption
+from kitt_lab.fits import fit_all
 
 
 def seconds(work: Callable[[], object], repeats: int) -> float:

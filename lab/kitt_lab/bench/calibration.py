@@ -18,13 +18,15 @@ import torch
 
 from kitt.kernels.grammar import Expression, parse
 from kitt.network.caption import HEADS, caption
-from kitt.network.checkpoint import fingerprint, load, read_facts
-from kitt.network.properties import PROPERTIES, has_property
+from kitt.network.checkpoint import load, read_facts
+from kitt.network.properties import PROPERTIES
 from kitt_lab.bench.atlas import split
 from kitt_lab.bench.datasets import Source
+from kitt_lab.bench.methods import fingerprint
 from kitt_lab.bench.recovery import calibration, calibration_error
 from kitt_lab.bench.runner import Cell, Line
 from kitt_lab.bench.scores import lines_of_networks
+from kitt_lab.calibrate import has_property
 from kitt_lab.simulate import PAD
 from kitt_lab.train import draw_batch, preset_of, recipe
 
@@ -73,12 +75,12 @@ def calibrate(model: str, preset: str, batch: int, tables: str | None = None) ->
 
 def property_summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
     """For each property: its frequency, its mean probability, its calibration error, and the error expected by chance."""
-    found: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
+    collected: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
     for line in lines_of_networks(lines, "calibration"):
         for name, bins in line["result"].get("properties", {}).items():
-            found[line["key"]["model"], _mixture(line["key"]), name].append(bins)
+            collected[line["key"]["model"], _mixture(line["key"]), name].append(bins)
     rows = []
-    for (model, preset, name), parts in found.items():
+    for (model, preset, name), parts in collected.items():
         bins = np.sum(parts, axis=0)
         count, expected, hits = bins.sum(0)
         row = {"model": model, "preset": preset, "property": name, "data_sets": int(count)}
@@ -94,11 +96,11 @@ def _mixture(key: Mapping[str, Any]) -> str:
 
 def curves(lines: Iterable[Line]) -> dict[tuple[str, str, str], np.ndarray]:
     """The bins of all batches together, by model, preset and head."""
-    found: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
+    collected: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
     for line in lines_of_networks(lines, "calibration"):
         for head, bins in line["result"]["bins"].items():
-            found[line["key"]["model"], _mixture(line["key"]), head].append(bins)
-    return {key: np.sum(bins, axis=0) for key, bins in found.items()}
+            collected[line["key"]["model"], _mixture(line["key"]), head].append(bins)
+    return {key: np.sum(bins, axis=0) for key, bins in collected.items()}
 
 
 def summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
@@ -155,9 +157,9 @@ def hindsight(
     return [
         {
             "property": name,
-            "tables": len(found),
-            "in the best word": sum(best for best, _ in found),
-            f"in one within {NEAR} nats": sum(any_ for _, any_ in found),
+            "tables": len(collected),
+            "in the best word": sum(best for best, _ in collected),
+            f"in one within {NEAR} nats": sum(any_ for _, any_ in collected),
         }
-        for name, found in sure.items()
+        for name, collected in sure.items()
     ]

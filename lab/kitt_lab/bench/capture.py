@@ -25,12 +25,12 @@ from kitt.fitting.gp import GP
 from kitt.kernels.grammar import WORDS, Expression
 from kitt.model.weights import stacked
 from kitt.network.caption import caption
-from kitt.network.checkpoint import fingerprint
 from kitt.table.dataset import Dataset
 from kitt.table.scaling import FloatArray, Standardiser
 from kitt_lab.bench.atlas import split
 from kitt_lab.bench.comparisons import bootstrap_interval
 from kitt_lab.bench.datasets import Source
+from kitt_lab.bench.methods import fingerprint
 from kitt_lab.bench.regret import VOCABULARY
 from kitt_lab.bench.runner import Cell, Line
 from kitt_lab.bench.tables import Grid
@@ -198,12 +198,12 @@ def cases(lines: Iterable[Line], rows: int, model: str) -> dict[str, list[Case]]
                 words[key["table"], key["split"]] = line["result"]
             elif key["model"] == model:
                 said[key["table"], key["split"]] = line["result"]
-    found: dict[str, list[Case]] = defaultdict(list)
+    cases_of: dict[str, list[Case]] = defaultdict(list)
     for group, own in words.items():
         if group in said and {ZERO, "RBF"} <= own["nlpd"].keys():
             nlpd, bic = ({**said[group][name], **own[name]} for name in ("nlpd", "bic"))
-            found[group[0]].append(Case(nlpd, bic, tuple(said[group]["captions"])))
-    return dict(found)
+            cases_of[group[0]].append(Case(nlpd, bic, tuple(said[group]["captions"])))
+    return dict(cases_of)
 
 
 # --- the numbers -----------------------------------------------------------------------------------------------------
@@ -229,11 +229,11 @@ def possible_gain(case: Case) -> float:
     return case.nlpd[ZERO] - case.hindsight(case.words)
 
 
-def captured(who: str, choose: Callable[[Case], float], found: Mapping[str, Sequence[Case]]) -> Captured:
+def captured(who: str, choose: Callable[[Case], float], cases_of: Mapping[str, Sequence[Case]]) -> Captured:
     """Splits are averaged within a table; gains and losses of a table beyond a nat count as one nat."""
-    names = list(found)
-    possible = np.array([np.mean([possible_gain(case) for case in found[name]]) for name in names])
-    own = np.array([np.mean([case.nlpd[ZERO] - choose(case) for case in found[name]]) for name in names])
+    names = list(cases_of)
+    possible = np.array([np.mean([possible_gain(case) for case in cases_of[name]]) for name in names])
+    own = np.array([np.mean([case.nlpd[ZERO] - choose(case) for case in cases_of[name]]) for name in names])
 
     def share(rows: Any) -> float:
         counted = rows[possible[rows] >= CONFIG.possible]
@@ -258,8 +258,8 @@ def captured(who: str, choose: Callable[[Case], float], found: Mapping[str, Sequ
     )
 
 
-def capture_table(found: Mapping[str, Sequence[Case]]) -> list[Captured]:
-    return [captured(who, choose, found) for who, choose in CHOICES.items()] if found else []
+def capture_table(cases_of: Mapping[str, Sequence[Case]]) -> list[Captured]:
+    return [captured(who, choose, cases_of) for who, choose in CHOICES.items()] if cases_of else []
 
 
 def capture_grids(lines: Sequence[Line]) -> list[Grid]:

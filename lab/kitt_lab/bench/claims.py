@@ -144,16 +144,16 @@ def summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
     rows = []
     results = [(line["key"]["kind"], line["result"]) for line in lines if line["status"] == "ok"]
     for kind in KINDS:
-        found = [r for k, r in results if k == kind]
-        if not found:
+        own = [r for k, r in results if k == kind]
+        if not own:
             continue
-        true = [any(_is_close(p, r["true"]) for p in r["periods"]) for r in found]
-        wrong = [any(not _is_close(p, r["true"]) for p in r["periods"]) for r in found]
+        true = [any(_is_close(p, r["true"]) for p in r["periods"]) for r in own]
+        wrong = [any(not _is_close(p, r["true"]) for p in r["periods"]) for r in own]
         rows.append(
             {
                 "tables": kind,
-                "count": len(found),
-                f"explain more than {CLAIMED:.0%}": sum(r["explained"] > CLAIMED for r in found),
+                "count": len(own),
+                f"explain more than {CLAIMED:.0%}": sum(r["explained"] > CLAIMED for r in own),
                 "state the true period": sum(true) if kind == "periodic" else None,
                 "state another period": sum(wrong),
             }

@@ -94,12 +94,12 @@ def timeseries(
     jobs: Jobs = 1,
     retry: Retry = False,
 ) -> None:
-    """The same methods on time series: a random fifth held out, and the last fifth."""
+    """The methods of the tables, on time series: a random fifth held out, and the last fifth."""
     from kitt_lab.bench.methods import method_cells
 
-    found, specs = sources_of(data, tables, "timeseries"), specs_of(methods, "sound")
+    chosen, specs = sources_of(data, tables, "timeseries"), specs_of(methods, "sound")
     for rule, numbers in (("interpolation", splits_of(splits)), ("extrapolation", range(1))):
-        cells = method_cells("timeseries", found, numbers, specs, rule, seed)
+        cells = method_cells("timeseries", chosen, numbers, specs, rule, seed)
         lines = run_cells(cells, out, jobs, retry=retry)
         console.print(f"[bold]{rule}[/]")
         print_scores(lines)
@@ -150,11 +150,11 @@ def regret(
     from kitt_lab.bench import regret as r
     from kitt_lab.bench.methods import settings_of
 
-    found, numbers, settings = sources_of(data, tables), splits_of(splits), settings_of(options or [])
+    chosen, numbers, settings = sources_of(data, tables), splits_of(splits), settings_of(options or [])
     names = some_names(models, "checkpoints")
-    said = r.choices(found, numbers, rows, [r.Advisor(m, head, rank) for m in names for head, rank in r.ADVISORS], k)
-    cells = r.needed_cells(found, said, rows, settings, seed)
-    run_cells(r.probability_cells(found, numbers, rows, names), out, retry=retry)
+    said = r.choices(chosen, numbers, rows, [r.Advisor(m, head, rank) for m in names for head, rank in r.ADVISORS], k)
+    cells = r.needed_cells(chosen, said, rows, settings, seed)
+    run_cells(r.probability_cells(chosen, numbers, rows, names), out, retry=retry)
     lines = run_cells(cells, out, jobs, retry=retry)
     table = r.regret_table(r.by_split(lines, rows, settings, seed), said, k)
     for who, groups in said.items() if as_json else ():
@@ -247,8 +247,8 @@ def hindsight(
     from kitt_lab.bench.calibration import hindsight as judge
     from kitt_lab.bench.datasets import data_directory
 
-    found = judge(read_lines([lines]), sources(data_directory(data, "atlas"), rows), rows, model)
-    print_rows(found, as_json, "properties of 80 % and more, in hindsight")
+    properties = judge(read_lines([lines]), sources(data_directory(data, "atlas"), rows), rows, model)
+    print_rows(properties, as_json, "properties of 80 % and more, in hindsight")
 
 
 @app.command()

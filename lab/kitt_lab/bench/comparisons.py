@@ -34,23 +34,23 @@ Results = dict[Row, Mapping[str, Any]]  # of one method
 
 def by_method(lines: Iterable[Line], rows: str, bench: str = "atlas") -> tuple[dict[str, Results], dict[str, int]]:
     """Results of each method with so many training rows, and how many of its cells failed."""
-    found: dict[str, Results] = defaultdict(dict)
+    collected: dict[str, Results] = defaultdict(dict)
     failed: dict[str, int] = defaultdict(int)
     for line in lines:
         key = line["key"]
         if key.get("bench") != bench or key["rows"] != rows:
             continue
         if line["status"] == "ok":
-            found[label(key)][key["table"], key["split"], key.get("seed", 0)] = line["result"]
+            collected[label(key)][key["table"], key["split"], key.get("seed", 0)] = line["result"]
         else:
             failed[label(key)] += 1
-    return dict(found), dict(failed)
+    return dict(collected), dict(failed)
 
 
 def sizes(lines: Iterable[Line]) -> list[str]:
     """The numbers of training rows that there are lines of."""
-    found = {line["key"]["rows"] for line in lines if line["key"].get("bench") == "atlas"}
-    return sorted(found, key=lambda rows: (len(rows), rows))
+    collected = {line["key"]["rows"] for line in lines if line["key"].get("bench") == "atlas"}
+    return sorted(collected, key=lambda rows: (len(rows), rows))
 
 
 Number = Callable[[Mapping[str, Any], Mapping[str, Any]], float]  # of the results of a method and of another
@@ -58,11 +58,11 @@ Number = Callable[[Mapping[str, Any], Mapping[str, Any]], float]  # of the resul
 
 def per_table(own: Results, other: Results, number: Number) -> dict[str, float]:
     """A number of two results, mean over the splits that both have, for each table."""
-    found: dict[str, list[float]] = defaultdict(list)
+    collected: dict[str, list[float]] = defaultdict(list)
     for row in own:
         if row in other:
-            found[row[0]].append(number(own[row], other[row]))
-    return {table: float(np.mean(values)) for table, values in found.items()}
+            collected[row[0]].append(number(own[row], other[row]))
+    return {table: float(np.mean(values)) for table, values in collected.items()}
 
 
 def own_value(measure: str) -> Number:
@@ -171,10 +171,10 @@ def comparisons(
     lines: Sequence[Line], rows: str, reference: str = TIMED, against: Sequence[Line] | None = None
 ) -> list[Comparison]:
     """Every method of the lines against one: of the same lines, or of others, such as those of an older commit."""
-    found, failed = by_method(lines, rows)
-    others = found if against is None else by_method(against, rows)[0]
-    own_reference, timed = others.get(reference, {}), found.get(TIMED, {})
-    shared = {method: own for method, own in found.items() if own.keys() & own_reference.keys()}
+    collected, failed = by_method(lines, rows)
+    others = collected if against is None else by_method(against, rows)[0]
+    own_reference, timed = others.get(reference, {}), collected.get(TIMED, {})
+    shared = {method: own for method, own in collected.items() if own.keys() & own_reference.keys()}
     return [compare(m, own, own_reference, timed, failed.get(m, 0)) for m, own in shared.items()]
 
 
@@ -211,7 +211,7 @@ def comparison_grids(
             "choose one of them with --reference, or run the reference too"
         )
     grids = []
-    for rows, found in ((rows, found) for rows, found in found_by_size.items() if found):
+    for rows, compared in ((rows, compared) for rows, compared in found_by_size.items() if compared):
         older = "" if against is None else " of the other file"
         title = (
             f"Atlas, at most {rows} training rows. NLPD less that of {reference}{older}, nats per test row: mean without "
@@ -220,9 +220,11 @@ def comparison_grids(
             f"without the {100 * TRIMMED:.0f} % largest and smallest; a table on which either error is 0 has no ratio"
         )
         failed = by_method(lines, rows)[1]
-        lost = [(method, f"0, {failed[method]} failed") for method in failed if method not in {c.method for c in found}]
+        lost = [
+            (method, f"0, {failed[method]} failed") for method in failed if method not in {c.method for c in compared}
+        ]
         empty = ("",) * (len(HEAD) - 2)
-        grids.append(Grid(title, HEAD, (*map(comparison_row, found), *((*row, *empty) for row in lost))))
+        grids.append(Grid(title, HEAD, (*map(comparison_row, compared), *((*row, *empty) for row in lost))))
     return grids
 
 

@@ -80,19 +80,21 @@ def data_directory(given: Path | str | None, suite: str = "uci") -> Path:
 def sources(directory: Path, names: Iterable[str] | None = None, suite: str = "uci") -> list[Source]:
     """The tables of a directory, those of the manifest first; `names` selects and orders them."""
     files = {path.name: path for path in sorted(directory.iterdir()) if path.name.endswith(SUFFIXES)}
-    found: dict[str, Source] = {}
+    sources_by_name: dict[str, Source] = {}
     for known in manifest(suite):
         if known.file in files:
-            found[known.name] = Source(known.name, _checked(files.pop(known.file), known), known.target)
+            sources_by_name[known.name] = Source(known.name, _checked(files.pop(known.file), known), known.target)
     for name, path in files.items():
         stem = next(name.removesuffix(s) for s in sorted(SUFFIXES, key=len, reverse=True) if name.endswith(s))
-        found.setdefault(stem, Source(stem, path))
-    if not found:
+        sources_by_name.setdefault(stem, Source(stem, path))
+    if not sources_by_name:
         raise InvalidInputError(f"no table in '{directory}': expected files that end with {', '.join(SUFFIXES)}")
-    chosen = list(found if names is None else names)
-    if missing := [name for name in chosen if name not in found]:
-        raise InvalidInputError(f"no table {', '.join(missing)} in '{directory}'; there are {', '.join(found)}")
-    return [found[name] for name in chosen]
+    chosen = list(sources_by_name if names is None else names)
+    if missing := [name for name in chosen if name not in sources_by_name]:
+        raise InvalidInputError(
+            f"no table {', '.join(missing)} in '{directory}'; there are {', '.join(sources_by_name)}"
+        )
+    return [sources_by_name[name] for name in chosen]
 
 
 def _checked(path: Path, known: Known) -> Path:

@@ -89,14 +89,14 @@ def summary(lines: Sequence[Line]) -> list[dict[str, Any]]:
 
     Splits are averaged within a table.
     """
-    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    by_table: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for line in lines:
         if line["status"] == "ok":
-            found[line["key"]["table"]].append(line["result"])
-    figures = next(iter(found.values()))[0] if found else {}
+            by_table[line["key"]["table"]].append(line["result"])
+    figures = next(iter(by_table.values()))[0] if by_table else {}
     return [
-        {"cross-validation": name, "figure": figure, **_bias(kind, figure, list(found.values()))}
-        for kind, name in (KINDS.items() if found else ())
+        {"cross-validation": name, "figure": figure, **_bias(kind, figure, list(by_table.values()))}
+        for kind, name in (KINDS.items() if by_table else ())
         for figure in figures[kind]
     ]
 

@@ -22,7 +22,6 @@ from torch import Tensor
 from kitt.clock import Clock
 from kitt.errors import FitError, MissingExtraError
 from kitt.fitting.config import FitConfig
-from kitt.fitting.fit import fit_all
 from kitt.fitting.objective import Objective
 from kitt.fitting.optimise import CoarseSolutions, Solution
 from kitt.fitting.starts import FlatPrior, extended, first
@@ -35,6 +34,7 @@ from kitt.network.caption import caption
 from kitt.table.table import Table
 from kitt_lab.bench.datasets import Source, split
 from kitt_lab.bench.runner import Cell, Line
+from kitt_lab.fits import fit_all
 
 LIMIT = 120.0  # seconds of GPyTorch from one start; where it is reached, the ratio of times is a lower bound
 SAME = 0.5  # solutions that differ by less than this many nats count as one start
@@ -130,11 +130,11 @@ def starting_points(table: Table, expression: Expression, config: FitConfig) -> 
 
 def coarse_solutions(table: Table, expression: Expression, config: FitConfig) -> Tensor:
     """What our search found on some of the rows, (S, P): different optima only."""
-    found: list[Solution] = []
+    distinct: list[Solution] = []
     for solution in CoarseSolutions(table, config, 0).solutions(expression.words, Clock.unlimited()):
-        if all(abs(solution.value - other.value) > SAME for other in found):
-            found.append(solution)
-    return torch.stack([solution.theta for solution in found])
+        if all(abs(solution.value - other.value) > SAME for other in distinct):
+            distinct.append(solution)
+    return torch.stack([solution.theta for solution in distinct])
 
 
 def gpytorch_fit(table: Table, expression: Expression, theta: Tensor, limit: float = LIMIT) -> float:

@@ -183,8 +183,8 @@ def gpvspfn_cells(
 
 def evaluate(table: Function, number: int, rule: str, spec: Spec, seed: int, setting: Setting) -> dict[str, Any]:
     train, test = run_rows(table, setting, number)
-    found = measured(spec, train, test, seed)
-    return {**found, **relative_scores(found, test.y)}
+    collected = measured(spec, train, test, seed)
+    return {**collected, **relative_scores(collected, test.y)}
 
 
 # --- the tables ------------------------------------------------------------------------------------------------------
@@ -196,21 +196,21 @@ Medians = dict[str, dict[tuple[str, str], float]]  # method -> function and rule
 def published() -> dict[str, Medians]:
     """By measure, the published medians of twenty runs."""
     text = (resources.files("kitt_lab.bench") / "gpvspfn.csv").read_text(encoding="utf-8")
-    found: dict[str, Medians] = {measure: defaultdict(dict) for measure in MEASURES}
+    collected: dict[str, Medians] = {measure: defaultdict(dict) for measure in MEASURES}
     for row in csv.DictReader(text.splitlines()):
         cell = row["function"], Setting(int(row["rows"]), float(row["noise"])).rule
         for measure in MEASURES:
-            found[measure][row["method"]][cell] = float(row[measure])
-    return {measure: dict(methods) for measure, methods in found.items()}
+            collected[measure][row["method"]][cell] = float(row[measure])
+    return {measure: dict(methods) for measure, methods in collected.items()}
 
 
 def medians(lines: Sequence[Line], measure: str) -> Medians:
-    found: Medians = defaultdict(dict)
+    collected: Medians = defaultdict(dict)
     for rule in dict.fromkeys(line["key"]["rows"] for line in lines if line["key"].get("bench") == BENCH):
         for method, results in by_method(lines, rule, BENCH)[0].items():
             for name in dict.fromkeys(row[0] for row in results):
-                found[method][name, rule] = _median(results, name, measure)
-    return dict(found)
+                collected[method][name, rule] = _median(results, name, measure)
+    return dict(collected)
 
 
 def _median(results: Results, name: str, measure: str) -> float:
@@ -228,7 +228,7 @@ def gpvspfn_grids(lines: Sequence[Line]) -> list[Grid]:
 
 def _median_grid(ours: Medians, measure: str, runs: int) -> Grid:
     every = {**ours, **published()[measure]}
-    cells = sorted(dict.fromkeys(cell for found in ours.values() for cell in found), key=_order)
+    cells = sorted(dict.fromkeys(cell for collected in ours.values() for cell in collected), key=_order)
     title = (
         f"GPvsPFN, {MEASURES[measure]}: medians of at most {runs} runs; {', '.join(published()[measure])} as published"
     )

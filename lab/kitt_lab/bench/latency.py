@@ -14,9 +14,10 @@ import numpy as np
 import torch
 
 from kitt.network.caption import HEADS, caption
-from kitt.network.checkpoint import fingerprint, load
+from kitt.network.checkpoint import load
 from kitt.table.scaling import FloatArray
 from kitt_lab.bench.datasets import Source
+from kitt_lab.bench.methods import fingerprint
 from kitt_lab.bench.runner import Cell
 
 LARGE = (1_000_000, 20)  # rows and columns

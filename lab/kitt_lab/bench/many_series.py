@@ -44,10 +44,10 @@ def main() -> None:
         return
     torch.set_num_threads(1)
     began = time.process_time()
-    found = kitt.forecast_many(table, "value", "month", "series", HORIZON)
+    forecast = kitt.forecast_many(table, "value", "month", "series", HORIZON)
     spent = time.process_time() - began
-    each = found.summary["cpu_seconds"]
-    print(f"{len(each)} series of {VALUES} monthly values, {len(found.failures)} failed: {spent:.1f} CPU seconds")
+    each = forecast.summary["cpu_seconds"]
+    print(f"{len(each)} series of {VALUES} monthly values, {len(forecast.failures)} failed: {spent:.1f} CPU seconds")
     print(f"mean {each.mean():.2f}, median {each.median():.2f}, longest {each.max():.2f} CPU seconds of a series")
     print(f"1,000 such series, extrapolated: {1000 * spent / len(each) / 60:.1f} CPU minutes")
 

@@ -6,9 +6,11 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from kitt.errors import InvalidInputError
+from kitt.network.checkpoint import path_of
 from kitt_lab import baselines
 from kitt_lab.bench.datasets import Source, split
 from kitt_lab.bench.metrics import scores
@@ -104,3 +106,8 @@ def evaluate(table: Source, number: int, rule: str, spec: Spec, seed: int) -> di
         "details": dict(fitted.details),
         "variants": {name: scores(model, part) for name, model in variants.items()},
     }
+
+
+def fingerprint(network: str | Path) -> str:
+    """Eight digits that distinguish a checkpoint from any other, also from one of the same training with other heads."""
+    return f"{zlib.crc32(path_of(network).read_bytes()):08x}"

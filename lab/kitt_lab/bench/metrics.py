@@ -69,10 +69,10 @@ def distribution_scores(model: FittedMethod, X: FloatArray, y: FloatArray) -> di
     return {**errors, **covered, **score}
 
 
-def relative_scores(found: Mapping[str, float], y: FloatArray) -> dict[str, float]:
-    """Of the scores of a distribution, the RMSE and the interval score over the standard deviation of the target."""
+def relative_scores(absolute: Mapping[str, float], y: FloatArray) -> dict[str, float]:
+    """The RMSE and the interval score of a distribution, over the standard deviation of the target."""
     spread = float(np.std(y)) or 1.0
-    return {"rrmse": found["rmse"] / spread, "nis": found[f"interval_score_{100 * WIDEST:.0f}"] / spread}
+    return {"rrmse": absolute["rmse"] / spread, "nis": absolute[f"interval_score_{100 * WIDEST:.0f}"] / spread}
 
 
 def scores(model: Predictive, split: Split) -> Scores:

@@ -29,12 +29,12 @@ TARGETS: dict[str, Draw] = {
 
 def named(draw: Draw, count: int, seed: int, model: LoadedModel) -> int:
     """How many of so many tables are called noise."""
-    rng, found = np.random.default_rng(seed), 0
+    rng, signals = np.random.default_rng(seed), 0
     for _ in range(count):
         n, d = int(np.exp(rng.uniform(math.log(50), math.log(500)))), int(rng.integers(1, 9))
         X = rng.normal(size=(n, d))
-        found += not kitt.caption(X, draw(rng, n), network=model).best.expression.signal
-    return found
+        signals += not kitt.caption(X, draw(rng, n), network=model).best.expression.signal
+    return signals
 
 
 def main() -> None:

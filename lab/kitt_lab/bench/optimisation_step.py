@@ -64,8 +64,8 @@ def main(sizes: Sequence[int] = SIZES, seeds: int = 2) -> None:
     measured(functions[0], 20, 0)  # imports
     print(f"{'points':>6} {'default':>9} {'steps':>9} {'caption':>9}   ratios of steps and caption")
     for size in sizes:
-        found = [measured(function, size, seed) for function in functions for seed in range(seeds)]
-        ours, caption, theirs = (statistics.mean(part) for part in zip(*found, strict=True))
+        lines = [measured(function, size, seed) for function in functions for seed in range(seeds)]
+        ours, caption, theirs = (statistics.mean(part) for part in zip(*lines, strict=True))
         print(
             f"{size:6d} {theirs:9.3f} {ours:9.3f} {caption:9.3f}   {ours / theirs:.2f} {caption / theirs:.2f}",
             flush=True,

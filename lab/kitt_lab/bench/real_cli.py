@@ -114,8 +114,8 @@ def evidence(
     from kitt_lab.bench import evidence as e
     from kitt_lab.bench.datasets import data_directory
 
-    found = atlas.sources(data_directory(data, "atlas"), rows)[:tables]
-    cells = e.evidence_cells(found, splits_of(splits), rows, effort)
+    chosen_sources = atlas.sources(data_directory(data, "atlas"), rows)[:tables]
+    cells = e.evidence_cells(chosen_sources, splits_of(splits), rows, effort)
     lines = run_cells(cells, out, jobs)
     for title, group in e.groups(lines, least_rows).items():
         print_rows(e.summary(group), as_json, f"evidence and test rows{title}")

@@ -19,15 +19,16 @@ import numpy as np
 import torch
 
 from kitt.errors import InvalidInputError
-from kitt.fitting.fit import fit_all
 from kitt.fitting.gp import GP
 from kitt.kernels.grammar import WORDS, Expression
 from kitt.network.caption import Captions, caption
-from kitt.network.checkpoint import fingerprint, load
+from kitt.network.checkpoint import load
 from kitt.network.subsets import READINGS
+from kitt_lab.bench.methods import fingerprint
 from kitt_lab.bench.runner import Cell, Line
 from kitt_lab.bench.scores import lines_of_networks, mean_error
 from kitt_lab.bench.tables import Grid
+from kitt_lab.fits import fit_all
 from kitt_lab.simulate import DEFAULT_DATA, PAD, PAPER_DATA, Batch, SimulatorConfig, simulate
 
 TOPS = (1, 3, 5)
@@ -158,12 +159,12 @@ def exhaustive_cells(draw: Draw, count: int, options: Mapping[str, Any]) -> list
 def exhaust(draw: Draw, index: int, options: Mapping[str, Any]) -> dict[str, Any]:
     batch = draw.batch()
     X, y = batch.X[index].double().numpy(), batch.y[index].double().numpy()
-    found, failed = fit_all([Expression((word,)) for word in WORDS], (X, y), random_state=0, **options)
+    models_of_words, failed = fit_all([Expression((word,)) for word in WORDS], (X, y), random_state=0, **options)
     truth = int(batch.captions[index, 0])
 
     def rank(cost: Callable[[GP], float]) -> int:
         """The rank of the true word, or 0 where it could not be fitted."""
-        order = [model.expression.indices[0] for model in sorted(found, key=cost)]
+        order = [model.expression.indices[0] for model in sorted(models_of_words, key=cost)]
         return order.index(truth) + 1 if truth in order else 0
 
     return {
@@ -171,7 +172,11 @@ def exhaust(draw: Draw, index: int, options: Mapping[str, Any]) -> dict[str, Any
         "likelihood": rank(lambda m: -m.log_marginal_likelihood),
         "posterior": rank(lambda m: -m.log_posterior),
         "failed": len(failed),
+<<<<<<< HEAD
         "fit_seconds": sum(model.fitted.seconds for model in found),
+=======
+        "fit_seconds": sum(model.fitted.seconds for model in models_of_words),
+>>>>>>> house
     }
 
 
@@ -253,7 +258,7 @@ def _sweep_grid(title: str, axis: str, rows: Sequence[Mapping[str, Any]]) -> Gri
 
 
 def exhaustive_grid(lines: Sequence[Line]) -> Grid:
-    """The same, of networks and of fitting all words, on the data sets to which all words were fitted."""
+    """Recovery by networks and by fitting all words, on the data sets to which all words were fitted."""
     rows = [
         (row["who"], str(row["n"]), str(row["d"]), str(row["count"]), *(f"{100 * row[f'top{k}']:.0f}" for k in TOPS))
         for row in exhaustive_summary(lines)

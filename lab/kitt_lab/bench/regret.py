@@ -17,9 +17,9 @@ import numpy as np
 
 from kitt.kernels.grammar import WORDS
 from kitt.network.caption import caption
-from kitt.network.checkpoint import fingerprint
 from kitt.network.ranking import RANKINGS
 from kitt_lab.bench.datasets import Source, split
+from kitt_lab.bench.methods import fingerprint
 from kitt_lab.bench.runner import Cell, Line
 from kitt_lab.bench.scores import mean_interval
 from kitt_lab.bench.words import canonical, word_cell
@@ -78,13 +78,13 @@ def needed_cells(
 
 def by_split(lines: Iterable[Line], rows: str, options: Mapping[str, Any], seed: int = 0) -> dict[Group, Fits]:
     """Lines of `words` made with these settings, by table and split; a failed fit is left out."""
-    found: dict[Group, dict[str, Any]] = defaultdict(dict)
+    fits_by_group: dict[Group, dict[str, Any]] = defaultdict(dict)
     for line in lines:
         key = line["key"]
         same = key.get("bench") == "words" and (key["rows"], key["options"], key["seed"]) == (rows, dict(options), seed)
         if same and line["status"] == "ok":
-            found[key["table"], key["split"]][key["expression"]] = line["result"]
-    return {group: fits for group, fits in found.items() if any(word in fits for word in VOCABULARY)}
+            fits_by_group[key["table"], key["split"]][key["expression"]] = line["result"]
+    return {group: fits for group, fits in fits_by_group.items() if any(word in fits for word in VOCABULARY)}
 
 
 def probability_cells(tables: Iterable[Source], splits: Iterable[int], rows: str, models: Sequence[str]) -> list[Cell]:

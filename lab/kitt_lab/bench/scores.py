@@ -1,4 +1,4 @@
-"""From the lines of a benchmark to numbers: scores by method, table and split."""
+"""Numbers from the lines of a benchmark: scores by method, table and split."""
 
 from __future__ import annotations
 

@@ -93,12 +93,12 @@ def interval_scores(y: FloatArray, mean: FloatArray, low: FloatArray, high: Floa
 
 def series_grid(lines: Sequence[Line], reference: str = NAIVE) -> Grid:
     """A row for each method; densities and errors are compared on the series that it has in common with the reference."""
-    found, failed = by_method(lines, RULE, BENCH)
-    if reference not in found:
+    collected, failed = by_method(lines, RULE, BENCH)
+    if reference not in collected:
         raise InvalidInputError(
-            f"no lines of the reference '{reference}': there are some of {', '.join(found) or 'none'}"
+            f"no lines of the reference '{reference}': there are some of {', '.join(collected) or 'none'}"
         )
-    rows = [_row(m, found[m], found[reference], failed.get(m, 0)) for m in found]
+    rows = [_row(m, collected[m], collected[reference], failed.get(m, 0)) for m in collected]
     title = (
         f"Series, forecasts of the last fifth: MAE over that of {reference} (geometric mean and 95 % interval over series), "
         f"share of series on which it is lower, NLPD less that of {reference} (nats per value, trimmed mean with its 95 % "

@@ -93,8 +93,8 @@ def simulator_cells(
 
 def evaluate(table: Source, number: int, rule: str, spec: Spec, seed: int, setting: Setting) -> dict[str, Any]:
     train, test = observed(table, setting, number)
-    found = measured(spec, train, test, seed)
-    return {**found, **relative_scores(found, test.y)}
+    collected = measured(spec, train, test, seed)
+    return {**collected, **relative_scores(collected, test.y)}
 
 
 def observed(table: Source, setting: Setting, number: int) -> tuple[Dataset, Dataset]:
@@ -127,10 +127,10 @@ def is_peer(method: str) -> bool:
     return not method.startswith("kitt")
 
 
-def best_peer(found: dict[str, Results], measure: str) -> Results:
+def best_peer(collected: dict[str, Results], measure: str) -> Results:
     """For each table and split, the smallest value that any method but KITT reaches."""
     best: dict[Any, dict[str, float]] = {}
-    for results in (found[method] for method in found if is_peer(method)):
+    for results in (collected[method] for method in collected if is_peer(method)):
         for row, result in results.items():
             best[row] = {measure: min(result[measure], best.get(row, {}).get(measure, math.inf))}
     return dict(best)
@@ -138,8 +138,8 @@ def best_peer(found: dict[str, Results], measure: str) -> Results:
 
 def rules(lines: Iterable[Line]) -> list[str]:
     """The settings that there are lines of, few rows first, and without noise first."""
-    found = {str(line["key"]["rows"]) for line in lines if line["key"].get("bench") == BENCH}
-    return sorted(found, key=lambda rule: (int(rule.split()[0]), float(rule.split()[-1])))
+    collected = {str(line["key"]["rows"]) for line in lines if line["key"].get("bench") == BENCH}
+    return sorted(collected, key=lambda rule: (int(rule.split()[0]), float(rule.split()[-1])))
 
 
 def simulator_grids(lines: Sequence[Line], reference: str | None = None, floor: float = FLOOR) -> list[Grid]:
@@ -152,10 +152,10 @@ def simulator_grids(lines: Sequence[Line], reference: str | None = None, floor: 
 
 
 def _grid(lines: Sequence[Line], rule: str, reference: str, floor: float) -> Grid:
-    found, failed = by_method(lines, rule, BENCH)
-    best = {measure: best_peer(found, measure) for measure in ("rrmse", "crps")}
-    rows = [_row(m, found[m], best, found.get(reference, {}), failed.get(m, 0), floor) for m in found]
-    rows += [(m, f"0, {failed[m]} failed", *("",) * (len(HEAD) - 2)) for m in failed if m not in found]
+    collected, failed = by_method(lines, rule, BENCH)
+    best = {measure: best_peer(collected, measure) for measure in ("rrmse", "crps")}
+    rows = [_row(m, collected[m], best, collected.get(reference, {}), failed.get(m, 0), floor) for m in collected]
+    rows += [(m, f"0, {failed[m]} failed", *("",) * (len(HEAD) - 2)) for m in failed if m not in collected]
     title = (
         f"Simulators, at most {rule} of the target's spread. RMSE and CRPS over those of the best peer of each table in "
         f"hindsight, geometric mean; errors below {floor:g} of the spread count as that. NLPD less that of {reference}, "

@@ -66,9 +66,9 @@ def simulators(
     ]
     cells = []
     for setting in settings:
-        found = sources(folder, setting.rows, names=names_of(tables))[:limit]
+        chosen_sources = sources(folder, setting.rows, names=names_of(tables))[:limit]
         specs = specs_of(methods or s.default_methods(setting), "sound")
-        cells += s.simulator_cells(found, numbers, specs, setting, seed)
+        cells += s.simulator_cells(chosen_sources, numbers, specs, setting, seed)
     lines = run_cells(cells, out, jobs, scheduler, retry)
     for grid in s.simulator_grids(lines, reference, floor):
         print_grid(grid)
@@ -127,10 +127,10 @@ def gpvspfn(
     """
     from kitt_lab.bench import gpvspfn as g
 
-    found, specs = g.chosen(names_of(functions)), specs_of(methods, "sound")
+    chosen_sources, specs = g.chosen(names_of(functions)), specs_of(methods, "sound")
     cells = []
     for count in numbers_of(rows, "numbers of rows, such as 100,400", int):
         for share in numbers_of(noise, "shares of the test rows' deviation, such as 0.005,0.05", float):
-            cells += g.gpvspfn_cells(found, range(runs), specs, g.Setting(count, share), seed)
+            cells += g.gpvspfn_cells(chosen_sources, range(runs), specs, g.Setting(count, share), seed)
     for grid in g.gpvspfn_grids(run_cells(cells, out, jobs, scheduler, retry)):
         print_grid(grid)

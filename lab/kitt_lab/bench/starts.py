@@ -52,19 +52,24 @@ def compare(table: Source, rows: int, seed: int) -> dict[str, Any]:
     """Each variant fits the same words from the beginning: log posteriors, CPU seconds and evaluations."""
     train = split(table, rows, 0)[0]
     drawn = np.random.default_rng([seed, len(table.name), train.n]).permutation(len(WORDS))[:WORDS_PER_TABLE]
-    found: dict[str, list[list[float | None]]] = {}
+    times: dict[str, list[list[float | None]]] = {}
     for name, options in VARIANTS.items():
-        found[name] = []
+        times[name] = []
         for index in drawn.tolist():
             fitter = Fitter(train, FitConfig(**options), random_state=seed)
             began = time.process_time()
             try:
                 model = fitter.fit(str(WORDS[index]))
             except KittError:
-                found[name].append([None, time.process_time() - began, 0])
+                times[name].append([None, time.process_time() - began, 0])
             else:
+<<<<<<< HEAD
                 found[name].append([model.log_posterior, time.process_time() - began, model.fitted.evaluations])
     return {"words": [str(WORDS[i]) for i in drawn.tolist()], "fits": found, "n_train": train.n, "d": train.d}
+=======
+                times[name].append([model.log_posterior, time.process_time() - began, model.fitted.evaluations])
+    return {"words": [str(WORDS[i]) for i in drawn.tolist()], "fits": times, "n_train": train.n, "d": train.d}
+>>>>>>> house
 
 
 def summary(lines: Sequence[Line]) -> list[dict[str, Any]]:

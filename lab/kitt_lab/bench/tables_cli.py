@@ -62,8 +62,8 @@ def table(
         "gpvspfn": lambda: gpvspfn_grids(lines),
         "bo": lambda: bo_grids(lines),
     }
-    found = chosen(grids, kind, "table")()
-    shown = [found] if isinstance(found, t.Grid) else found
+    made = chosen(grids, kind, "table")()
+    shown = [made] if isinstance(made, t.Grid) else made
     if not any(grid.rows for grid in shown):
         raise InvalidInputError(
             f"no lines of {', '.join(map(str, files))} belong into the table '{kind}' with these options"

@@ -27,7 +27,7 @@ from kitt.fitting.objective import Objective
 from kitt.fitting.options import Options
 from kitt.kernels.exact import normal_log_density
 from kitt.model.predictive import Tail
-from kitt.model.weights import DEFAULT, stacked
+from kitt.model.weights import EM_STEPS, MIN_RELATIVE_WEIGHT, MIN_TAIL, SPREADS, stacked
 from kitt.pipeline import suggest_dataset
 from kitt.table.dataset import Dataset
 from kitt.table.scaling import FloatArray
@@ -38,7 +38,7 @@ _FOLDS = 5  # of tables, for the regression
 
 
 @dataclass(frozen=True)
-class Part:
+class Option:
     """A kernel with constant or changing noise and a factor of its variance: densities of training and of test rows."""
 
     loo: FloatArray
@@ -55,7 +55,7 @@ class Part:
 class Fits:
     """All parts of a table, and the tail at its training and test rows."""
 
-    parts: list[Part]
+    parts: list[Option]
     tail: tuple[FloatArray, FloatArray]
     rows: int
     columns: int
@@ -87,36 +87,34 @@ def fits_of(train: Dataset, test: Dataset) -> Fits:
         if model.fitted_noise is not None and model.noise_model is not None:
             noises.append((model.fitted_noise[1], model.noise_model.log_factor(Z.numpy(), mean, total)))
         for place, (here, there) in enumerate(noises):
-            for spread in DEFAULT.spreads:
+            for spread in SPREADS:
                 variance = spread * model.loo.variance.numpy() * np.exp(here)
                 loo = normal_log_density(model.y.numpy(), model.loo.mean.numpy(), variance)
                 new = normal_log_density(model.warp.forward(u), mean, spread * total * np.exp(there))
                 slopes = model.warp.log_slope(model.warp.inverse(model.y.numpy())), model.warp.log_slope(u)
                 numbers = model.parameter_count, effective, model.log_marginal_likelihood, evidence
-                parts.append(Part(loo + slopes[0], new + slopes[1], *numbers, k, place == 0 and spread == 1.0))
+                parts.append(Option(loo + slopes[0], new + slopes[1], *numbers, k, place == 0 and spread == 1.0))
     return Fits(parts, (Tail().log_density(seen), Tail().log_density(u)), train.n, train.d)
 
 
-def nlpd(fits: Fits, parts: list[Part], weights: FloatArray, tail: float) -> float:
-    tail = max(tail, DEFAULT.min_tail)
+def nlpd(fits: Fits, parts: list[Option], weights: FloatArray, tail: float) -> float:
+    tail = max(tail, MIN_TAIL)
     with np.errstate(divide="ignore"):
         logs = np.log(np.append(weights / weights.sum() * (1 - tail), tail))
     densities = np.stack([*(part.test for part in parts), fits.tail[1]])
     return -float(logsumexp(densities + logs[:, None], axis=0).mean())
 
 
-def stacking(
-    fits: Fits, price: Callable[[Part], float], plainest: bool = False, steps: int = DEFAULT.em_steps
-) -> float:
+def stacking(fits: Fits, price: Callable[[Option], float], plainest: bool = False, steps: int = EM_STEPS) -> float:
     """Stacking with a price in nats of each part, of all parts or only of those with constant noise and a factor of one."""
     parts = [part for part in fits.parts if part.is_plainest or not plainest]
     columns = [part.loo - price(part) / fits.rows for part in parts]
     w = stacked(np.stack([*columns, fits.tail[0]], 1), steps)
-    w = np.where(w < DEFAULT.min_relative_weight * w[:-1].max(), 0.0, w)
+    w = np.where(w < MIN_RELATIVE_WEIGHT * w[:-1].max(), 0.0, w)
     return nlpd(fits, parts, w[:-1], float(w[-1] / w.sum()))
 
 
-def softmax(fits: Fits, score: Callable[[Part], float]) -> float:
+def softmax(fits: Fits, score: Callable[[Option], float]) -> float:
     parts = [part for part in fits.parts if part.is_plainest]
     scores = np.array([score(part) for part in parts])
     return nlpd(fits, parts, np.exp(scores - scores.max()), 0.0)
@@ -125,7 +123,7 @@ def softmax(fits: Fits, score: Callable[[Part], float]) -> float:
 def regressed(tables: list[Fits]) -> list[float]:
     """Stacking whose prices are the optimism of leave-one-out as a linear regression on other tables predicts it."""
 
-    def features(fits: Fits, part: Part) -> list[float]:
+    def features(fits: Fits, part: Option) -> list[float]:
         n, gap = fits.rows, float(part.loo.mean()) - part.likelihood / fits.rows
         return [1.0, part.parameters / n, part.effective / n, gap, fits.columns / n, np.log(n), float(part.loo.std())]
 
@@ -143,7 +141,7 @@ def regressed(tables: list[Fits]) -> list[float]:
     return scores
 
 
-def _price(prices: list[float], part: Part) -> float:
+def _price(prices: list[float], part: Option) -> float:
     return prices[part.model]
 
 

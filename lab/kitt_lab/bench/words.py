@@ -95,9 +95,9 @@ def robustness(lines: Iterable[Line]) -> dict[str, Any]:
         objective = "lml" if key["options"].get("objective") == "ml" else "log_posterior"
         same = (key["table"], key["split"], key["rows"], key["expression"], objective, key["options"].get("prior"))
         groups[same].append((setting, line["result"][objective]))
-    for found in groups.values():
-        best = max(value for _, value in found)
-        for setting, value in found:
+    for settings_and_values in groups.values():
+        best = max(value for _, value in settings_and_values)
+        for setting, value in settings_and_values:
             by_setting[setting].append(best - value)
     return {
         "fits": sum(map(len, groups.values())),

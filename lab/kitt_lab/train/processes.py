@@ -19,7 +19,7 @@ class Processes(Protocol):
     world: int
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        """The same model, with gradients averaged over the processes; all begin with the weights of the first."""
+        """The model with gradients averaged over the processes; all begin with the weights of the first."""
 
     def backward(self, loss: Tensor) -> None: ...
 

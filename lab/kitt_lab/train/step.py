@@ -17,11 +17,11 @@ from torch.optim.swa_utils import AveragedModel
 
 from kitt.errors import FitError, InvalidInputError
 from kitt.network.features import prepare
-from kitt.network.network import Captioner, StemEncoder, build, teacher_forcing
+from kitt.network.network import Captioner, StemEncoder, build
 from kitt_lab.simulate import PAD, Batch, SimulatorConfig, simulate
 from kitt_lab.train.processes import Processes
 from kitt_lab.train.recipes import TrainConfig
-from kitt_lab.train.validate import caption_losses, network_captions, select
+from kitt_lab.train.validate import caption_losses, network_captions, select, teacher_forcing
 
 _MEASURED = 32  # batches from which an encoder's normalisers are set
 _PATIENCE = 50  # steps in a row without a finite gradient before giving up

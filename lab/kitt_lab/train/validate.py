@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from kitt.network.network import Captioner, CaptionerConfig, teacher_forcing
+from kitt.errors import InvalidInputError
+from kitt.network.network import Captioner, CaptionerConfig
 from kitt_lab.simulate import PAD, Batch, simulate
 from kitt_lab.train.recipes import ValidationSet
 
@@ -95,3 +96,17 @@ def _score(model: Captioner, config: CaptionerConfig, batch: Batch) -> dict[str,
 def _word_sets(captions: Tensor, config: CaptionerConfig) -> Tensor:
     """Captions (B, T) -> which words they have (B, V)."""
     return F.one_hot(captions, config.pad + 1).any(1)[:, : config.words]
+
+
+def teacher_forcing(captions: Tensor, config: CaptionerConfig) -> tuple[Tensor, Tensor]:
+    """Captions (B, T) of word ids, PAD at the end -> (prompt, target), both (B, min(T + 1, max_words)).
+
+    For one word of at most three: prompt START w1 PAD, target w1 STOP PAD. Every target ends with STOP, except that of
+    a caption of max_words words: decoding ends there anyway, so STOP has no loss there (as in the paper's code).
+    """
+    if captions.shape[1] > config.max_words:
+        raise InvalidInputError(f"captions have at most {config.max_words} words, not {captions.shape[1]}")
+    lengths = (captions != config.pad).sum(1, keepdim=True)
+    prompt = F.pad(captions, (1, 0), value=config.start)
+    target = F.pad(captions, (0, 1), value=config.pad).scatter(1, lengths, config.stop)
+    return prompt[:, : config.max_words], target[:, : config.max_words]

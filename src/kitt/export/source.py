@@ -38,12 +38,12 @@ class Source:
 
     def needed_by(self, expression: str, preamble: str = "") -> str:
         """Imports, preamble, and the definitions that both and the expression use, in the order of the file."""
-        names, found = _names(f"{preamble}\n{expression}"), set[str]()
+        names, reached = _names(f"{preamble}\n{expression}"), set[str]()
         while names:
-            found |= names
-            names = set().union(*(_names(self.definitions[n]) for n in names if n in self.definitions)) - found
-        head = _import_block(what for name, what in self.imports.items() if name in found)
-        definitions = [text for name, text in self.definitions.items() if name in found]
+            reached |= names
+            names = set().union(*(_names(self.definitions[n]) for n in names if n in self.definitions)) - reached
+        head = _import_block(what for name, what in self.imports.items() if name in reached)
+        definitions = [text for name, text in self.definitions.items() if name in reached]
         return "\n\n\n".join(["\n\n".join(part for part in (head, preamble) if part), *definitions]) + "\n"
 
 

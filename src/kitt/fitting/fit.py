@@ -92,7 +92,7 @@ class Fitter:
 
     def solution(self, expression: Expression) -> Tensor | None:
         """The flat parameters found for an expression on some of the rows, if it was fitted or scored before."""
-        solutions = self.coarse.found.get(expression.noise_last)
+        solutions = self.coarse.known.get(expression.noise_last)
         return None if solutions is None else solutions[0].theta
 
     def coarse_score(self, expression: Expression | str) -> float:
@@ -165,20 +165,6 @@ def fit(
     clock = Clock.unlimited().at_most(deadline)
     data = X if isinstance(X, Table) else as_dataset(X, y, target)
     return Fitter(data, config, random_state=random_state, clock=clock, **options).fit(expression)
-
-
-def fit_all(
-    expressions: Iterable[Expression | str],
-    data: Dataset | Table | tuple[ArrayLike, ArrayLike],
-    config: FitConfig | None = None,
-    *,
-    random_state: RandomState = None,
-    **options: Any,
-) -> tuple[list[GP], list[Failure]]:
-    """Fit each expression as `fit` does, sharing starts. What cannot be fitted is reported and left out."""
-    fitter = Fitter(data, config, random_state=random_state, **options)
-    attempts = [fitter.attempt(expression) for expression in expressions]
-    return [a for a in attempts if isinstance(a, GP)], [a for a in attempts if isinstance(a, Failure)]
 
 
 def _fit(expression: Expression, table: Table, coarse: CoarseSolutions, start: Tensor | None, clock: Clock) -> GP:

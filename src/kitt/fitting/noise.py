@@ -45,7 +45,7 @@ class NoiseModel:
         return np.clip(F @ np.array(self.coefficients), -self.largest, self.largest)
 
     def features_in(self, xp: Any, Z: Any, mean: Any, variance: Any) -> tuple[Any, ...]:
-        """Of arrays of a module, numpy or torch: inputs, prediction, its absolute value and log variance, all clipped."""
+        """Inputs, prediction, its absolute value and log variance, all clipped; as arrays of a module, numpy or torch."""
         return _features(xp, Z, mean, variance, self.prediction_range, self.log_variance, self.input_reach)
 
     def to_dict(self) -> dict[str, Any]:

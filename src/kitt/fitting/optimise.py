@@ -142,7 +142,7 @@ class CoarseSolutions:
         self.table = table.rows(config.coarse_rows_of(len(table.y)), generator)
         self.is_all = len(self.table.y) == len(table.y)
         self.few = self.table.rows(_SCORED_ROWS, generator)
-        self.found: dict[Expression, list[Solution]] = {}
+        self.known: dict[Expression, list[Solution]] = {}
         self._unfinished: set[Expression | None] = set()  # those, or None for the profile, that a deadline ended early
         self._profile: Profile | None = None
         self._profile_of = profile_of
@@ -206,16 +206,16 @@ class CoarseSolutions:
     def solutions(self, words: tuple[Word, ...], clock: Clock) -> list[Solution]:
         """The solutions of an expression, best first. Its words are added in the given order."""
         expression = Expression(words)
-        if expression not in self.found or self._is_unfinished(expression, clock):
+        if expression not in self.known or self._is_unfinished(expression, clock):
             with threads_for(len(self.table.y)):
-                self.found[expression] = self._solutions(expression, clock)
+                self.known[expression] = self._solutions(expression, clock)
             self._note(expression, clock)
-        return self.found[expression]
+        return self.known[expression]
 
     def start(self, words: tuple[Word, ...], clock: Clock) -> Tensor:
         """The best parameters that are known before this expression is optimised on more than a hundred rows."""
-        if found := self.found.get(Expression(words)):
-            return found[0].theta
+        if known := self.known.get(Expression(words)):
+            return known[0].theta
         with threads_for(len(self.table.y)):
             objective = Objective(Expression(words), self.table, self.guide)
             points = self._points(objective, words, clock)
@@ -265,7 +265,11 @@ class CoarseSolutions:
     def leave_one_out(self, words: tuple[Word, ...]) -> LeaveOneOut:
         """The prediction of each of these rows from the others, by the solution for an expression."""
         kernel = Kernel(Expression(words), self.table.X.shape[1])
+<<<<<<< HEAD
         theta = self.found[Expression(words)][0].theta
+=======
+        theta = self.known[Expression(words)][0].theta
+>>>>>>> house
         return ExactPosterior.fit(kernel, theta, self.table.X, self.table.y).leave_one_out()
 
     def _extended(self, words: tuple[Word, ...], head: Solution, profile: Profile, rng: torch.Generator) -> Tensor:

@@ -145,7 +145,7 @@ class Profile:
         )
 
     def refined(self, values: dict[str, Tensor], shortest: float | None = None) -> Profile:
-        """The same with lengthscales, variance and noise of a fitted Matern52."""
+        """A profile with lengthscales, variance and noise of a fitted Matern52."""
         low, high = _LENGTHSCALES
         lengthscale = values["Matern52[0].lengthscale"].clamp(low if shortest is None else shortest, high)
         variance, noise = float(values["Matern52.variance"]), float(values["noise"])

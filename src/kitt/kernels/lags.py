@@ -63,10 +63,10 @@ class LagLikelihood:
             K.flat[:: len(K) + 1] += noise
             return torch.from_numpy(K)
 
-        found = solve_and_invert(covariance, self.y, str(self.kernel.expression))
-        alpha, lower = found[0].numpy(), found[1].numpy()
+        solved = solve_and_invert(covariance, self.y, str(self.kernel.expression))
+        alpha, lower = solved[0].numpy(), solved[1].numpy()
         inverse = np.tril(lower) + np.tril(lower, -1).T
-        value = -0.5 * (float(self.y @ found[0] + found[2]) + len(alpha) * LOG_2PI)
+        value = -0.5 * (float(self.y @ solved[0] + solved[2]) + len(alpha) * LOG_2PI)
         slopes = np.concatenate([part[1:] for part in parts])
         pushed = np.vstack([slopes @ alpha, noise_slope * alpha])  # ∂K/∂θᵢ α
         traces = np.append(slopes.reshape(len(slopes), -1) @ inverse.ravel(), noise_slope * np.trace(inverse))

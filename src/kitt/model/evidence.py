@@ -35,28 +35,28 @@ from kitt.formatting import counted
 from kitt.kernels.exact import normal_log_density
 from kitt.model.mixture import Mixture
 from kitt.model.predictive import Tail
-from kitt.model.weights import DEFAULT as WEIGHTS
-from kitt.model.weights import stack
+from kitt.model.weights import MIN_TAIL, stack
 from kitt.table.means import mean_and_error
 from kitt.table.scaling import FloatArray
 from kitt.table.table import Table
 
 PLAIN = PLAIN_KERNELS[0]  # the kernel that the gain is relative to
+# The folds were chosen on 75 tables of the atlas at 200 rows, by splits 1 and 2, both halves alike.
+MANY_FOLDS = 20  # of a table that is extrapolated
+_FEW_FOLDS = 5  # second number of folds, for the extrapolation
+# From a table whose parameters come from a subset, this many of the other rows, or this share of all rows, are left out:
+_UNUSED_ROWS = 5000  # standard errors of about 0.01 nats
+_UNUSED_SHARE = 0.1  # few enough that the other rows predict about as well as all
 _LEAST_VARIANCE = 1e-6  # for a target that is constant outside one fold
 
 
 @dataclass(frozen=True)
 class EvidenceConfig:
-    """How evidence is gathered; chosen on 75 tables of the atlas at 200 rows, by splits 1 and 2, both halves alike."""
+    """How long evidence is gathered, and how kernels are fitted again for it."""
 
     folds: FoldsConfig = field(default_factory=FoldsConfig)
     extrapolated_rows: int = 1000  # only tables with at most this many rows are extrapolated
-    many_folds: int = 20  # of these tables
-    few_folds: int = 5  # second number of folds, for the extrapolation
     seconds: float = 20.0  # after this time no further fold is started
-    # Of a table whose parameters come from a subset, this many of the other rows, or this share of all rows, are left out:
-    unused_rows: int = 5000  # standard errors of about 0.01 nats
-    unused_share: float = 0.1  # few enough that the other rows predict about as well as all
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,11 +160,11 @@ def gather(
         return parts
 
     is_small = len(table.y) <= c.extrapolated_rows
-    folds = replace(c.folds, folds=c.many_folds) if is_small else c.folds
+    folds = replace(c.folds, folds=MANY_FOLDS) if is_small else c.folds
     parts = judged(folds, 0.0, 0.8 if is_small else 1.0)
     values = _together(parts)
     if is_small and len(values["rows"]) == len(table.y):
-        fewer = _together(judged(replace(c.folds, folds=c.few_folds), 0.8, 0.2))
+        fewer = _together(judged(replace(c.folds, folds=_FEW_FOLDS), 0.8, 0.2))
         if len(fewer["rows"]) == len(table.y):
             for name in ("log_density", "plain"):
                 values[name] = values[name] + (values[name] - fewer[name]) * _step(c, len(table.y))
@@ -174,7 +174,7 @@ def gather(
 
 def _step(c: EvidenceConfig, rows: int) -> float:
     """The factor of the extrapolation: the step to all rows relative to the step from few folds to many."""
-    many, few = min(c.many_folds, rows), min(c.few_folds, rows)
+    many, few = min(MANY_FOLDS, rows), min(_FEW_FOLDS, rows)
     return (1 / many) / (1 / few - 1 / many) if few < many else 0.0
 
 
@@ -192,7 +192,7 @@ def _unused(mixture: Mixture, rows: int, c: EvidenceConfig) -> NDArray[np.intp] 
     seen = np.concatenate([m.fitted.places_at_fit.numpy() for m in used if m.fitted.places_at_fit is not None])
     others = np.setdiff1d(np.arange(rows), seen)
     order = np.random.default_rng([c.folds.seed, rows]).permutation(others)
-    chosen = order[: min(c.unused_rows, int(c.unused_share * rows))]
+    chosen = order[: min(_UNUSED_ROWS, int(_UNUSED_SHARE * rows))]
     return np.sort(chosen) if len(chosen) else None
 
 
@@ -266,5 +266,5 @@ def _averaged(mixture: Mixture, again: Mapping[int, GP], rows: Table, c: FoldsCo
 
 def with_tail(log_density: FloatArray, u: FloatArray) -> FloatArray:
     """Log densities with the smallest tail that a mixture has, so that a single row does not decide a comparison."""
-    tail = Tail(WEIGHTS.min_tail)
+    tail = Tail(MIN_TAIL)
     return np.logaddexp(math.log1p(-tail.weight) + log_density, math.log(tail.weight) + tail.log_density(u))

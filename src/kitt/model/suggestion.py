@@ -20,7 +20,7 @@ from kitt.formatting import counted
 from kitt.kernels.grammar import Expression
 from kitt.model.document import Model
 from kitt.model.mixture import Mixture
-from kitt.model.weights import DEFAULT as PRICES
+from kitt.model.weights import PARAMETER_PRICE
 from kitt.network.caption import Captions
 from kitt.network.properties import Property
 from kitt.table.dataset import Dataset
@@ -203,7 +203,7 @@ def _facts(model: GP, weight: float) -> dict[str, Any]:
         "loo_log_density": model.loo_log_density,
         "bic": model.bic,
         "parameters": model.parameter_count,
-        "price": PRICES.parameter_price * model.parameter_count,
+        "price": PARAMETER_PRICE * model.parameter_count,
         "converged": model.converged,
         "seconds": model.fitted.seconds,
         "warnings": list(model.warnings),

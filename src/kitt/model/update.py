@@ -28,15 +28,10 @@ from kitt.table.reading import Notes, column_names
 from kitt.table.scaling import FloatArray
 from kitt.table.table import Table
 
+# When a new fit is advised; by convention, not tuned.
+_GROWTH = 2.0  # number of rows relative to the number that was fitted to
+_P_VALUE = 1e-3  # of the new rows under the model, below which a new fit is advised
 _NOTE = "the parameters were fitted to the first {} rows; {} were added since"
-
-
-@dataclass(frozen=True)
-class UpdateConfig:
-    """When a new fit is advised; by convention, not tuned."""
-
-    growth: float = 2.0  # number of rows relative to the number that was fitted to
-    p_value: float = 1e-3  # of the new rows under the model, below which a new fit is advised
 
 
 @dataclass(frozen=True)
@@ -109,6 +104,7 @@ def _extended(model: GP, new: Dataset, used: bool, is_changing: bool) -> tuple[G
     return more, mean, variance
 
 
+<<<<<<< HEAD
 def refit_reasons(
     mixture: Mixture, predicted: Predictive, new: Dataset, config: UpdateConfig | None = None
 ) -> Iterator[RefitReason]:
@@ -116,14 +112,21 @@ def refit_reasons(
     c, model = config or UpdateConfig(), mixture.models[mixture.best]
     first = model.fitted.rows_at_fit or model.rows
     if model.rows >= c.growth * first:
+=======
+def refit_reasons(mixture: Mixture, predicted: Predictive, new: Dataset) -> Iterator[RefitReason]:
+    """Why the parameters should be fitted again; empty if they need not be."""
+    model = mixture.models[mixture.best]
+    first = model.fitted.rows_at_fit or model.rows
+    if model.rows >= _GROWTH * first:
+>>>>>>> house
         text = f"there are {model.rows} rows now, and the parameters were fitted to {first}: fit again"
         yield RefitReason("more rows", text)
     s = model.fitted_kernel.standardiser
     u = new.y if s is None else s.transform_y(new.y)
-    if p_value(predicted, u) < c.p_value:
+    if p_value(predicted, u) < _P_VALUE:
         text = (
             f"the new rows ({new.n}) are improbable under the model: by chance, rows would lie so far from their "
-            f"predictions less than once in {1 / c.p_value:g} times: fit again"
+            f"predictions less than once in {1 / _P_VALUE:g} times: fit again"
         )
         yield RefitReason("improbable rows", text)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -20,26 +20,18 @@ from kitt.model.predictive import Tail
 from kitt.network.caption import Captions
 from kitt.table.scaling import FloatArray
 
-
-@dataclass(frozen=True)
-class WeightsConfig:
-    """The numbers of the weights; chosen on 216 tables of `kitt bench atlas` at 200 rows, where they matter little."""
-
-    parameter_price: float = 1.0  # penalty in nats per parameter, which saw the left-out rows (as in AIC)
-    spreads: tuple[float, ...] = (0.25, 1.0, 4.0)  # a model is stacked with its predictive variance times each
-    min_relative_weight: float = 0.01  # weights smaller than this share of the largest become zero
-    min_tail: float = 0.003  # smallest weight of the tail
-    em_steps: int = 500  # largest number of EM steps; they end earlier when the weights no longer change
-
-
-DEFAULT = WeightsConfig()
+# Chosen on 216 tables of `kitt bench atlas` at 200 rows, where they matter little.
+PARAMETER_PRICE = 1.0  # penalty in nats per parameter, which saw the left-out rows (as in AIC)
+SPREADS = (0.25, 1.0, 4.0)  # a model is stacked with its predictive variance times each
+MIN_RELATIVE_WEIGHT = 0.01  # weights smaller than this share of the largest become zero
+MIN_TAIL = 0.003  # smallest weight of the tail
+EM_STEPS = 500  # largest number of EM steps; they end earlier when the weights no longer change
 
 
 def weights(
     models: Sequence[GP],
     method: Weighting = "bic",
     network_log_probs: ArrayLike | None = None,
-    config: WeightsConfig = DEFAULT,
 ) -> FloatArray:
     """One weight per model; they sum to one. A negligible weight becomes zero, so that the model is never evaluated.
 
@@ -49,14 +41,12 @@ def weights(
     """
     if not models:
         raise InvalidInputError("expected at least one fitted model to weigh, got none")
-    w = _weights(models, method, network_log_probs, config)
-    w = np.where(w < config.min_relative_weight * w.max(), 0.0, w)
+    w = _weights(models, method, network_log_probs)
+    w = np.where(w < MIN_RELATIVE_WEIGHT * w.max(), 0.0, w)
     return w / w.sum()
 
 
-def _weights(
-    models: Sequence[GP], method: Weighting, network_log_probs: ArrayLike | None, config: WeightsConfig
-) -> FloatArray:
+def _weights(models: Sequence[GP], method: Weighting, network_log_probs: ArrayLike | None) -> FloatArray:
     if method == "network":
         if network_log_probs is None or np.shape(network_log_probs) != (len(models),):
             raise InvalidInputError(f"network weights need one log probability for each of {len(models)} models")
@@ -66,21 +56,21 @@ def _weights(
     if method == "lml":
         return softmax([model.log_marginal_likelihood for model in models])
     if method == "stacking":
-        price = [config.parameter_price * model.parameter_count / model.rows for model in models]
-        return stacked(np.stack([model.loo_log_densities for model in models], 1) - price, config.em_steps)
+        price = [PARAMETER_PRICE * model.parameter_count / model.rows for model in models]
+        return stacked(np.stack([model.loo_log_densities for model in models], 1) - price)
     if method == "uniform":
         return np.full(len(models), 1 / len(models))
     raise InvalidInputError(f"weights must be one of {', '.join(get_args(Weighting))}, got {method!r}")
 
 
-def average(models: Sequence[GP], method: Weighting, captions: Captions, config: WeightsConfig = DEFAULT) -> Mixture:
+def average(models: Sequence[GP], method: Weighting, captions: Captions) -> Mixture:
     """The mixture of fitted models: stacked with changing noise, spreads and tail, or weighted as in the paper."""
     if method == "stacking":
-        return Mixture(tuple(models), *stack(models, config))
-    return Mixture.of(models, weights(models, method, log_probabilities(models, captions), config))
+        return Mixture(tuple(models), *stack(models))
+    return Mixture.of(models, weights(models, method, log_probabilities(models, captions)))
 
 
-def stack(models: Sequence[GP], config: WeightsConfig = DEFAULT) -> tuple[tuple[Component, ...], Tail]:
+def stack(models: Sequence[GP]) -> tuple[tuple[Component, ...], Tail]:
     """Components and tail of the mixture with the highest leave-one-out density, penalised for each parameter.
 
     Every model enters with constant and with changing noise, and with its predictive variance times each of a few factors.
@@ -88,24 +78,24 @@ def stack(models: Sequence[GP], config: WeightsConfig = DEFAULT) -> tuple[tuple[
     options, columns = [], []
     for k, model in enumerate(models):
         u = model.warp.inverse(model.y.numpy())
-        price = config.parameter_price * model.parameter_count / model.rows
+        price = PARAMETER_PRICE * model.parameter_count / model.rows
         offset = model.warp.log_slope(u) - price
         noise = [(False, np.zeros(model.rows))]
         if model.fitted_noise is not None:
             noise.append((True, model.fitted_noise[1]))
         for changing, g in noise:
-            for spread in config.spreads:
+            for spread in SPREADS:
                 variance = spread * model.loo.variance.numpy() * np.exp(g)
                 columns.append(normal_log_density(model.y.numpy(), model.loo.mean.numpy(), variance) + offset)
                 options.append(Component(k, 0.0, changing, spread))
     tail, u = Tail(), models[0].warp.inverse(models[0].y.numpy())
-    w = stacked(np.stack([*columns, tail.log_density(u)], 1), config.em_steps)
-    w = np.where(w < config.min_relative_weight * w[:-1].max(), 0.0, w)
-    tail = Tail(max(float(w[-1] / w.sum()), config.min_tail))
+    w = stacked(np.stack([*columns, tail.log_density(u)], 1))
+    w = np.where(w < MIN_RELATIVE_WEIGHT * w[:-1].max(), 0.0, w)
+    tail = Tail(max(float(w[-1] / w.sum()), MIN_TAIL))
     return tuple(replace(o, weight=float(x)) for o, x in zip(options, w, strict=False) if x > 0), tail
 
 
-def stacked(log_density: FloatArray, steps: int = DEFAULT.em_steps) -> FloatArray:
+def stacked(log_density: FloatArray, steps: int = EM_STEPS) -> FloatArray:
     """Weights w that maximise sum_i log sum_k w_k exp(log_density[i, k]), which is concave, by EM (Yao et al., 2018)."""
     density = np.exp(log_density - log_density.max(1, keepdims=True))
     w = np.full(density.shape[1], 1 / density.shape[1])

@@ -257,15 +257,15 @@ def _caption(
     generator: torch.Generator,
 ) -> Captions:
     words = word_probabilities(loaded, view)
-    found: Sums
+    summed: Sums
     believed: tuple[Property, ...] = ()
     if head == "classifier":
-        found = {frozenset([i]): ((i,), float(p)) for i, p in enumerate(words)}
+        summed = {frozenset([i]): ((i,), float(p)) for i, p in enumerate(words)}
     else:
         step = Stepper(loaded, view.encodings)
-        found = merge_orders(SEARCHES[search](step, generator))
+        summed = merge_orders(SEARCHES[search](step, generator))
         believed = properties(step, step.config.max_words, loaded.facts.extra.get("property_curves"))
-    said = sorted(found.values(), key=lambda caption: -caption[1])
+    said = sorted(summed.values(), key=lambda caption: -caption[1])
     losses: list[float | None] = [None] * len(said)
     order = list(range(len(said)))
     if (scenarios := _scenarios(loaded, view, words, [c for c, _ in said])) is not None:

@@ -7,7 +7,6 @@ learned (the expected losses of kernels, `network.advice`). Checkpoints in `kitt
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -124,19 +123,14 @@ def save(
 def load(name_or_path: str | Path) -> LoadedModel:
     """The network of a bundled checkpoint, by name, or of a file."""
     name = str(name_or_path)
-    return _load_bundled(name) if name in _bundled() else _load(_existing(name_or_path))
+    return _load_bundled(name) if name in _bundled() else _load(path_of(name_or_path))
 
 
 def read_facts(name_or_path: str | Path) -> Checkpoint:
     """The metadata of a checkpoint, read without its weights."""
-    path = _existing(name_or_path)
+    path = path_of(name_or_path)
     with _opened(path) as file:
         return _facts(path, file)
-
-
-def fingerprint(name_or_path: str | Path) -> str:
-    """Eight digits that distinguish a checkpoint from any other, also from one of the same training with other heads."""
-    return f"{zlib.crc32(_existing(name_or_path).read_bytes()):08x}"
 
 
 def bundled() -> list[Checkpoint]:
@@ -155,7 +149,7 @@ def _load_bundled(name: str) -> LoadedModel:
     return _load(_bundled()[name])
 
 
-def _existing(name_or_path: str | Path) -> Path:
+def path_of(name_or_path: str | Path) -> Path:
     path = _bundled().get(str(name_or_path), Path(name_or_path))
     if not path.is_file():
         names = ", ".join(_bundled()) or "none in this installation"

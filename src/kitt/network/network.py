@@ -442,17 +442,3 @@ def build(config: CaptionerConfig) -> Captioner:
         dropout=config.dropout,
     )
     return Captioner(encoder, classifier, decoder)
-
-
-def teacher_forcing(captions: Tensor, config: CaptionerConfig) -> tuple[Tensor, Tensor]:
-    """Captions (B, T) of word ids, PAD at the end -> (prompt, target), both (B, min(T + 1, max_words)).
-
-    For one word of at most three: prompt START w1 PAD, target w1 STOP PAD. Every target ends with STOP, except that of
-    a caption of max_words words: decoding ends there anyway, so STOP has no loss there (as in the paper's code).
-    """
-    if captions.shape[1] > config.max_words:
-        raise InvalidInputError(f"captions have at most {config.max_words} words, not {captions.shape[1]}")
-    lengths = (captions != config.pad).sum(1, keepdim=True)
-    prompt = F.pad(captions, (1, 0), value=config.start)
-    target = F.pad(captions, (0, 1), value=config.pad).scatter(1, lengths, config.stop)
-    return prompt[:, : config.max_words], target[:, : config.max_words]

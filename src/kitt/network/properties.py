@@ -16,7 +16,9 @@ from torch import Tensor
 from kitt.kernels.grammar import WORDS, Expression, Primitive, Word
 
 Step = Callable[[Sequence[tuple[int, ...]]], Tensor]  # prompts -> log-probabilities (P, V + 1) of the next word or STOP
-Curve = tuple[list[float], list[float]]  # sums of probabilities, increasing, and how often such a sum is right
+CalibrationCurve = tuple[
+    list[float], list[float]
+]  # sums of probabilities, increasing, and how often such a sum is right
 
 SMOOTH = (Primitive.RBF, Primitive.MATERN52)
 ROUGH = (Primitive.MATERN12, Primitive.MATERN32)
@@ -54,7 +56,7 @@ EXCLUSIVE = ("smooth", "rough", "nothing but noise")  # a kernel has exactly one
 
 
 _PROMPTS = 48  # beginnings of captions that are extended at each step: `kitt bench calibration`
-_IDENTITY: Curve = ([0.0, 1.0], [0.0, 1.0])
+_IDENTITY: CalibrationCurve = ([0.0, 1.0], [0.0, 1.0])
 
 
 @dataclass(frozen=True)
@@ -101,13 +103,8 @@ def alike(captions: Sequence[tuple[Expression, float]]) -> tuple[Group, ...]:
     return tuple(sorted(made, key=lambda group: -group.probability))
 
 
-def has_property(name: str, expression: Expression) -> bool:
-    """Whether a kernel has a property."""
-    return PROPERTIES[name][1](expression)
-
-
 def properties(
-    step: Step, words: int, curves: Mapping[str, Curve] | None = None, most: int = _PROMPTS
+    step: Step, words: int, curves: Mapping[str, CalibrationCurve] | None = None, most: int = _PROMPTS
 ) -> tuple[Property, ...]:
     """The probability of each property over all captions of up to so many words, not only over those that are returned.
 

@@ -53,7 +53,7 @@ def greedy(step: Stepper, generator: torch.Generator) -> Sequences:
 
 def sample(step: Stepper, generator: torch.Generator) -> Sequences:
     """The greedy caption and sixty sampled ones, decoded in one batch (paper, Inference, step 4)."""
-    found = greedy(step, generator)
+    sequences = greedy(step, generator)
     growing: list[tuple[tuple[int, ...], float]] = [((), 0.0)] * _SAMPLES
     for length in range(1, step.config.max_words + 1):
         log_p = step([words for words, _ in growing])
@@ -62,26 +62,26 @@ def sample(step: Stepper, generator: torch.Generator) -> Sequences:
         for (words, total), row, token in zip(growing, log_p, tokens.tolist(), strict=True):
             total += float(row[token])
             if token == step.config.stop:
-                found[words] = total
+                sequences[words] = total
             elif length == step.config.max_words:
-                found[(*words, token)] = total
+                sequences[(*words, token)] = total
             else:
                 grown.append(((*words, token), total))
         growing = grown
         if not growing:
             break
-    return found
+    return sequences
 
 
 def beam(step: Stepper, generator: torch.Generator) -> Sequences:
     """The most probable captions of every length, by beam search."""
-    found: Sequences = {}
+    sequences: Sequences = {}
     front: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
     for length in range(1, step.config.max_words + 1):
         log_p = step([words for words, _ in front]) + torch.tensor([total for _, total in front]).double()[:, None]
         for (words, _), stopped in zip(front, log_p[:, step.config.stop].tolist(), strict=True):
             if words:
-                found[words] = stopped
+                sequences[words] = stopped
         flat = log_p[:, : step.config.stop].flatten()
         best = flat.topk(min(_BEAM, len(flat)))
         grown = [
@@ -89,9 +89,9 @@ def beam(step: Stepper, generator: torch.Generator) -> Sequences:
             for i, value in zip(best.indices.tolist(), best.values.tolist(), strict=True)
         ]
         if length == step.config.max_words:
-            found.update(grown)
+            sequences.update(grown)
         front = grown
-    return found
+    return sequences
 
 
 SEARCHES: dict[str, Callable[[Stepper, torch.Generator], Sequences]] = {
@@ -101,10 +101,10 @@ SEARCHES: dict[str, Callable[[Stepper, torch.Generator], Sequences]] = {
 }
 
 
-def merge_orders(found: Sequences) -> Sums:
+def merge_orders(sequences: Sequences) -> Sums:
     """Merge captions that are the same sum in different orders: add their probabilities and keep the most probable order."""
     merged: dict[frozenset[int], tuple[tuple[int, ...], float, float]] = {}
-    for words, log_p in found.items():
+    for words, log_p in sequences.items():
         if math.isfinite(log_p):
             key, p = frozenset(words), math.exp(log_p)
             order, best, total = merged.get(key, (words, p, 0.0))

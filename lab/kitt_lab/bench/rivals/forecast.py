@@ -29,11 +29,11 @@ def forecast(method: str, task: dict[str, Any]) -> dict[str, Any]:
     level = int(task["level"])
     began = time.process_time()
     try:
-        found = MODELS[method](task["period"]).forecast(y=np.array(task["y"]), h=task["steps"], level=[level])
+        predicted = MODELS[method](task["period"]).forecast(y=np.array(task["y"]), h=task["steps"], level=[level])
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"}
     seconds = time.process_time() - began
-    parts = {"mean": found["mean"], "low": found[f"lo-{level}"], "high": found[f"hi-{level}"]}
+    parts = {"mean": predicted["mean"], "low": predicted[f"lo-{level}"], "high": predicted[f"hi-{level}"]}
     if not all(np.isfinite(values).all() for values in parts.values()):
         return {"error": "a forecast is not finite"}
     return {**{name: np.asarray(values, float).tolist() for name, values in parts.items()}, "cpu_seconds": seconds}

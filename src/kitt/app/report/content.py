@@ -23,7 +23,7 @@ from kitt.kernels.kernel import Slot
 from kitt.kernels.priors import Parameter
 from kitt.model.evidence import Evidence
 from kitt.model.suggestion import Suggestion
-from kitt.model.weights import DEFAULT as PRICES
+from kitt.model.weights import PARAMETER_PRICE
 from kitt.network.caption import Caption
 from kitt.network.subsets import READINGS, subsets
 from kitt.table.means import mean_and_error
@@ -64,7 +64,7 @@ def kernel_rows(suggestion: Suggestion) -> list[KernelRow]:
         if reference is not None and gp.rows == reference.rows:
             gain, error = mean_and_error(gp.loo_log_densities - reference.loo_log_densities)
         of_transform = not gp.warp.is_identity
-        price = PRICES.parameter_price * gp.parameter_count / gp.rows
+        price = PARAMETER_PRICE * gp.parameter_count / gp.rows
         rows.append(KernelRow(gp.expression, is_plain, probability, weight, gain, error, "", of_transform, price))
     for failure in suggestion.failures:
         probability = _probability(said, failure.expression)
