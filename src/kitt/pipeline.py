@@ -15,6 +15,7 @@ from kitt.fitting.fits import (
     residual,
     rows_to_fit,
     verify,
+    verify_columns,
     verify_longer,
     with_left_out_folds,
 )
@@ -118,6 +119,7 @@ def suggest_dataset(
     while (left := residual(fitters, verified)) is not None:
         report(f"asking the network what {verified.best} leaves", 0.2)
         verified = verify_longer(fitters, verified, words_for(left, options) if asks else ())
+    verified = verify_columns(fitters, verified, report)
     fits = fit_each(fitters, choose(fitters, captions.ranked, verified), report)  # step 5
     gps = with_left_out_folds(fitters, fits.gps)
     times.append(time.perf_counter())

@@ -136,7 +136,6 @@ def test_the_noise_of_a_file_is_not_fitted_again(full: Model) -> None:
     factor = louder.mixture.models[0].noise_model.log_factor(np.zeros((1, 2)), np.zeros(1), np.ones(1))
     assert factor == pytest.approx(1.0)
     assert louder.on(full.rows.rows(slice(0, 40))).entries == louder.entries
-<<<<<<< HEAD
 
 
 def version_4(model: Model, rows: bool = True) -> dict:
@@ -145,8 +144,6 @@ def version_4(model: Model, rows: bool = True) -> dict:
     for part in document["components"]:
         part["kernel"]["version"] = 1
     return document | {"version": 4}
-=======
->>>>>>> house
 
 
 def version_3(model: Model, rows: bool = True) -> dict:

@@ -10,11 +10,7 @@ from kitt.fitting.config import FitConfig
 from kitt.fitting.fitted import KnownNoise, TrainingRows
 from kitt.fitting.folds import FoldsConfig, refitted, split
 from kitt.kernels.exact import ExactPosterior
-<<<<<<< HEAD
-from kitt.model.evidence import EvidenceConfig, gather
-=======
 from kitt.model.evidence import MANY_FOLDS, EvidenceConfig, gather
->>>>>>> house
 from kitt.table.table import Table
 
 

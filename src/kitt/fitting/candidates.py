@@ -9,6 +9,8 @@ from typing import Any
 from kitt.kernels.grammar import Expression, Word, parse
 
 PLAIN = tuple(map(parse, ("RBF", "Matern52")))  # the usual default kernels, fitted with BoTorch's priors
+# Words that act on columns, of which the evidence chooses; on the simulators of `kitt bench simulators` these are the best
+COLUMN_WORDS = tuple(map(parse, ("RBF(each)", "RBF(pairs)", "RBF(all)", "Matern52(pairs)", "Matern52(all)")))
 NO_SIGNAL = parse("White")
 CHANGING_NOISE = parse("Linear*White").words
 MOST_WORDS = 6  # proposed words that are tried as the next one of a sum; set by hand
@@ -22,6 +24,7 @@ class Effort:
     kept: int  # best of these, which are fitted to all rows if there are more than a few hundred
     changing_noise: int  # number of the best of these that are also fitted with Linear*White
     warped: int  # number of the best of these that are also fitted to a transform of the target
+    arranged: int  # number of the best words that act on columns that are fitted
     plain: int  # plain kernels that are fitted
     growth: int  # words that may be added to the best caption
     residual_rows: int  # smallest number of rows for which the network captions the residual of the best caption
@@ -40,14 +43,23 @@ THOROUGH_SEARCH: Mapping[str, Any] = {  # many starts and late stopping: `kitt b
 }
 EFFORTS: Mapping[str, Effort] = {
     "quick": Effort(
-        verified=1, kept=1, changing_noise=0, warped=1, plain=1, growth=0, residual_rows=0, search=QUICK_SEARCH
+        verified=1,
+        kept=1,
+        changing_noise=0,
+        warped=1,
+        arranged=1,
+        plain=1,
+        growth=0,
+        residual_rows=0,
+        search=QUICK_SEARCH,
     ),
-    "normal": Effort(verified=3, kept=1, changing_noise=1, warped=1, plain=2, growth=1, residual_rows=300),
+    "normal": Effort(verified=3, kept=1, changing_noise=1, warped=1, arranged=2, plain=2, growth=1, residual_rows=300),
     "thorough": Effort(
         verified=3,
         kept=3,
         changing_noise=3,
         warped=2,
+        arranged=4,
         plain=2,
         growth=3,
         residual_rows=0,
@@ -79,11 +91,16 @@ class Candidate:
 
 
 def candidates(
-    captions: Sequence[Expression], scores: Mapping[Expression, float], effort: Effort, kept: int | None = None
+    captions: Sequence[Expression],
+    scores: Mapping[Expression, float],
+    effort: Effort,
+    kept: int | None = None,
+    arranged: Sequence[Expression] = (),
 ) -> tuple[Candidate, ...]:
-    """The best captions; the very best also with changing noise and with a transformed target; plain kernels; noise alone.
+    """The best captions; the very best also with changing noise and with a transformed target; words that act on columns;
+    plain kernels; noise alone.
 
-    `scores` are those of the captions on a few hundred rows. Captions without a score come last, in the given order.
+    `scores` are those of the captions on a few hundred rows; `arranged` are the words that act on columns, the best first. Captions without a score come last, in the given order.
     `kept` captions are fitted: by default those of the effort. Noise alone is always fitted; if it has the best score, it
     takes the place of a caption, but not if nothing was scored.
     """
@@ -93,7 +110,8 @@ def candidates(
     named += [Candidate(with_changing_noise(e)) for e in signal[: effort.changing_noise]]
     warped = [Candidate(e, warped=True) for e in signal[: effort.warped]]
     plain = [Candidate(e, prior=prior_of(True)) for e in PLAIN[: effort.plain]]
-    return tuple(dict.fromkeys([*named, *warped, *plain, Candidate(NO_SIGNAL)]))
+    columns = list(map(Candidate, arranged))
+    return tuple(dict.fromkeys([*named, *columns, *warped, *plain, Candidate(NO_SIGNAL)]))
 
 
 def _has_signal(expression: Expression) -> bool:

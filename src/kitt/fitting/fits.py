@@ -12,7 +12,7 @@ from torch import Tensor
 
 from kitt.clock import Clock
 from kitt.errors import FitError
-from kitt.fitting.candidates import Candidate, candidates, longer, without_noise
+from kitt.fitting.candidates import COLUMN_WORDS, Candidate, candidates, longer, without_noise
 from kitt.fitting.fit import Failure, Fitter
 from kitt.fitting.folds import FoldsConfig, with_folds
 from kitt.fitting.gp import GP
@@ -22,6 +22,7 @@ from kitt.network.caption import Caption
 from kitt.table.table import Table
 
 WEIGHT_FOLDS = FoldsConfig(folds=5)
+MOST_COLUMNS = 40  # of tables for which words that act on columns are tried; their time grows with it; set by hand
 MANY_COLUMNS = 0.2  # columns per row from which weights come from refitted folds, up to so many rows:
 MANY_COLUMNS_ROWS = 1000  # 300 rows of 100 columns (tests/test_quality.py)
 
@@ -81,6 +82,7 @@ class Verified:
     )
     others: tuple[Expression, ...] = ()  # the further captions, whose words may be added too
     asked: tuple[Expression, ...] = ()  # expressions about whose residuals the network was asked
+    arranged: tuple[Expression, ...] = ()  # words that act on columns, the best first
 
     @property
     def best(self) -> Expression:
@@ -132,6 +134,22 @@ def verify_longer(fitters: Fitters, verified: Verified, proposed: Sequence[Expre
     return replace(verified, scores=scores, asked=(*verified.asked, best))
 
 
+def verify_columns(fitters: Fitters, verified: Verified, progress: Progress) -> Verified:
+    """Score the words that act on columns, where there are several columns, and few enough; those that are far behind after
+    some steps are given up."""
+    n, d = fitters.named.coarse.table.X.shape
+    if not 1 < d <= MOST_COLUMNS or fitters.effort.arranged < 1 or fitters.clock.is_over:
+        return verified
+    scores: dict[Expression, float] = {}
+    for word in COLUMN_WORDS:
+        if scores and fitters.clock.is_over:
+            break
+        progress(f"comparing {word}", 0.15)
+        scores[word] = fitters.named.coarse_score(word)
+    best = sorted(scores, key=lambda word: -scores[word])[: fitters.effort.arranged]
+    return replace(verified, arranged=tuple(word for word in best if scores[word] > -math.inf))
+
+
 # --- all rows ---------------------------------------------------------------------------------------------------------
 
 
@@ -149,7 +167,7 @@ def choose(fitters: Fitters, captions: Sequence[Caption], verified: Verified) ->
     by_loss = sorted(captions, key=lambda caption: caption.expected_loss or 0.0)
     named = list(dict.fromkeys([*(without_noise(caption.expression) for caption in by_loss), *verified.scores]))
     kept = (len(verified.scores) or None) if fitters.named.compares_all_rows else None  # what is fitted already
-    chosen = candidates(named, verified.scores, fitters.effort, kept)
+    chosen = candidates(named, verified.scores, fitters.effort, kept, verified.arranged)
     return tuple(c for c in chosen if fitters.warped is not None or not c.warped)
 
 

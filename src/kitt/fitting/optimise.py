@@ -265,11 +265,7 @@ class CoarseSolutions:
     def leave_one_out(self, words: tuple[Word, ...]) -> LeaveOneOut:
         """The prediction of each of these rows from the others, by the solution for an expression."""
         kernel = Kernel(Expression(words), self.table.X.shape[1])
-<<<<<<< HEAD
-        theta = self.found[Expression(words)][0].theta
-=======
         theta = self.known[Expression(words)][0].theta
->>>>>>> house
         return ExactPosterior.fit(kernel, theta, self.table.X, self.table.y).leave_one_out()
 
     def _extended(self, words: tuple[Word, ...], head: Solution, profile: Profile, rng: torch.Generator) -> Tensor:

@@ -35,11 +35,7 @@ from kitt.table.scaling import FloatArray, Warp
 if TYPE_CHECKING:
     from kitt.model.document import Model
 
-<<<<<<< HEAD
 FORMAT, VERSION = "kitt-model", 5
-=======
-FORMAT, VERSION = "kitt-model", 4
->>>>>>> house
 FACTS = tuple(f.name for f in fields(Fitted) if f.name not in ("kernel", "warp", "is_plain"))  # of a fit, in a file
 OTHER_ROWS = {"warnings": (), "rows_at_fit": None, "places_at_fit": None}  # of a fit, on rows that it did not see
 

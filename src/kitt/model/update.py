@@ -104,21 +104,11 @@ def _extended(model: GP, new: Dataset, used: bool, is_changing: bool) -> tuple[G
     return more, mean, variance
 
 
-<<<<<<< HEAD
-def refit_reasons(
-    mixture: Mixture, predicted: Predictive, new: Dataset, config: UpdateConfig | None = None
-) -> Iterator[RefitReason]:
-    """Why the parameters should be fitted again; empty if they need not be."""
-    c, model = config or UpdateConfig(), mixture.models[mixture.best]
-    first = model.fitted.rows_at_fit or model.rows
-    if model.rows >= c.growth * first:
-=======
 def refit_reasons(mixture: Mixture, predicted: Predictive, new: Dataset) -> Iterator[RefitReason]:
     """Why the parameters should be fitted again; empty if they need not be."""
     model = mixture.models[mixture.best]
     first = model.fitted.rows_at_fit or model.rows
     if model.rows >= _GROWTH * first:
->>>>>>> house
         text = f"there are {model.rows} rows now, and the parameters were fitted to {first}: fit again"
         yield RefitReason("more rows", text)
     s = model.fitted_kernel.standardiser
