@@ -172,11 +172,7 @@ def exhaust(draw: Draw, index: int, options: Mapping[str, Any]) -> dict[str, Any
         "likelihood": rank(lambda m: -m.log_marginal_likelihood),
         "posterior": rank(lambda m: -m.log_posterior),
         "failed": len(failed),
-<<<<<<< HEAD
-        "fit_seconds": sum(model.fitted.seconds for model in found),
-=======
         "fit_seconds": sum(model.fitted.seconds for model in models_of_words),
->>>>>>> house
     }
 
 

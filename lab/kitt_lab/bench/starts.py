@@ -63,13 +63,8 @@ def compare(table: Source, rows: int, seed: int) -> dict[str, Any]:
             except KittError:
                 times[name].append([None, time.process_time() - began, 0])
             else:
-<<<<<<< HEAD
-                found[name].append([model.log_posterior, time.process_time() - began, model.fitted.evaluations])
-    return {"words": [str(WORDS[i]) for i in drawn.tolist()], "fits": found, "n_train": train.n, "d": train.d}
-=======
                 times[name].append([model.log_posterior, time.process_time() - began, model.fitted.evaluations])
     return {"words": [str(WORDS[i]) for i in drawn.tolist()], "fits": times, "n_train": train.n, "d": train.d}
->>>>>>> house
 
 
 def summary(lines: Sequence[Line]) -> list[dict[str, Any]]:

@@ -137,7 +137,7 @@ def verify_longer(fitters: Fitters, verified: Verified, proposed: Sequence[Expre
 def verify_columns(fitters: Fitters, verified: Verified, progress: Progress) -> Verified:
     """Score the words that act on columns, where there are several columns, and few enough; those that are far behind after
     some steps are given up."""
-    n, d = fitters.named.coarse.table.X.shape
+    d = fitters.table.X.shape[1]
     if not 1 < d <= MOST_COLUMNS or fitters.effort.arranged < 1 or fitters.clock.is_over:
         return verified
     scores: dict[Expression, float] = {}
