@@ -184,7 +184,7 @@ class ColumnTerm:
 
     def part(self, other: ColumnTerm, columns: Sequence[int]) -> Tensor:
         """The covariance of the function of exactly these columns, of which K is the sum, without the joint term."""
-        z = [self._column(other, d)[1] for d in columns]
+        z = [self.column(other, d)[1] for d in columns]
         return self.combination.part(z, self._split_weights())
 
     def diagonal(self) -> Tensor:
@@ -195,19 +195,27 @@ class ColumnTerm:
 
     def block(self, other: ColumnTerm, diagonal: int | None) -> SavedColumns:
         """Rows of this term against columns of `other`. Distances of equal rows are exactly zero, wherever they stand."""
-        g, z, slopes = zip(*(self._column(other, d) for d in range(self.scaled.shape[-1])), strict=True)
+        g, z, slopes = zip(*(self.column(other, d) for d in range(self.scaled.shape[-1])), strict=True)
+        K, joint, kept = self.combined(g, z)
+        return SavedColumns(K, list(g), list(z), list(slopes), joint, kept)
+
+    def combined(self, g: Sequence[Tensor], z: Sequence[Tensor]) -> tuple[Tensor, Tensor | None, Kept]:
+        """K of the g_d and z_d, the product of the g_d if it is needed, and what the slopes need.
+
+        No product in K has a column twice: K is a constant plus a linear function of each (g_d, z_d), the others fixed.
+        """
         joint = None
         if self.combination.needs_joint:
             joint = g[0]
             for one in g[1:]:
                 joint = joint * one
         K, kept = self.combination.value(z, joint, self._split_weights())
-        return SavedColumns(K, list(g), list(z), list(slopes), joint, kept)
+        return K, joint, kept
 
     def _split_weights(self) -> tuple[Tensor, ...]:
         return self.weights[..., None, None, :].unbind(-1)
 
-    def _column(self, other: ColumnTerm, d: int) -> tuple[Tensor, Tensor, Tensor | None]:
+    def column(self, other: ColumnTerm, d: int) -> tuple[Tensor, Tensor, Tensor | None]:
         """g_d, z_d, and the derivative of log g_d by the squared scaled distance."""
         s = (self.scaled[..., :, None, d] - other.scaled[..., None, :, d]).square_()
         line = self.lines[..., :, None, d] * other.lines[..., None, :, d]
