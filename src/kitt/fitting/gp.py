@@ -114,6 +114,11 @@ class GP:
         return self.fitted_kernel.kernel.size
 
     @property
+    def free_parameters(self) -> float:
+        """How many of the parameters the rows determine, and not the prior; all, for maximum likelihood."""
+        return float(self.parameter_count) if self.fitted.free_parameters is None else self.fitted.free_parameters
+
+    @property
     def rows(self) -> int:
         return len(self.y)
 
@@ -144,8 +149,8 @@ class GP:
 
     @property
     def bic(self) -> float:
-        """−2 log likelihood + p log n, p counting every parameter, noise included: lower is better."""
-        return -2 * self.log_marginal_likelihood + self.parameter_count * math.log(self.rows)
+        """−2 log likelihood + p log n, p the number of free parameters, noise included: lower is better."""
+        return -2 * self.log_marginal_likelihood + self.free_parameters * math.log(self.rows)
 
     @cached_property
     def loo_log_densities(self) -> FloatArray:
