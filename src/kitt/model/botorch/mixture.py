@@ -27,15 +27,24 @@ from linear_operator import to_linear_operator
 from torch import Tensor
 
 from kitt.errors import InvalidInputError
-from kitt.fitting.gp import NODES
-from kitt.kernels.exact import cholesky
+from kitt.fitting.gp import unwarped
+from kitt.kernels.exact import cholesky, function_at
 from kitt.model.botorch.part import Part
-from kitt.model.mixture import Component, Mixture, shared_spread
+from kitt.model.components import (
+    Component,
+    Function,
+    joint_covariance,
+    mixed,
+    observed_variances,
+    predicted_variances,
+    shared_spread,
+    shrinkage,
+)
+from kitt.model.mixture import Mixture
 from kitt.model.predictive import NO_TAIL, Predictive, Tail
 from kitt.table.ranges import checked_box
 from kitt.table.scaling import Warp
 
-_NODES = torch.from_numpy(NODES)
 _TINY = 1e-300
 _LEAST = 1e-18  # variance of a point; none is left where the transform of the target ends
 _GOLDEN = (5**0.5 - 1) / 2
@@ -129,14 +138,10 @@ class MixtureModel(BotorchModel, FantasizeMixin):
 
     def __init__(self, mixture: Mixture, bounds: Any = None) -> None:
         super().__init__()
-        used = sorted({c.model for c in mixture.components})
-        self.entries: list[list[Component]] = [[c for c in mixture.components if c.model == k] for k in used]
-        self.parts = torch.nn.ModuleList(
-            Part(mixture.models[k], any(c.changing_noise for c in own))
-            for k, own in zip(used, self.entries, strict=True)
-        )
+        self.entries: list[list[Component]] = [mixture.components_of(k) for k in mixture.used]
+        self.parts = torch.nn.ModuleList(Part(mixture.models[k], mixture.noise_of(k)) for k in mixture.used)
         self.tail = mixture.tail
-        first = mixture.models[used[0]]
+        first = mixture.models[mixture.used[0]]
         s, D = first.fitted_kernel.standardiser, len(first.fitted_kernel.columns)
         scale = [np.zeros(D), np.ones(D), 0.0, 1.0] if s is None else [s.x_mean, s.x_scale, s.y_mean, s.y_scale]
         for name, value in zip(("x_mean", "x_scale", "y_mean", "y_scale"), scale, strict=True):
@@ -195,40 +200,28 @@ class MixtureModel(BotorchModel, FantasizeMixin):
 
     def _moments(self, Z: Tensor, noisy: bool) -> tuple[Tensor, Tensor, list[Stratum]]:
         """Mean (..., q) and covariance (..., q, q) of the standardised target, and the components."""
-        means, variances, joints, strata = [], [], [], []
+        means, variances, functions, strata = [], [], [], []
         total = sum(c.weight for entries in self.entries for c in entries)
         for part, entries in zip(self._parts, self.entries, strict=True):
-            mean, covariance = part.latent(Z)
+            mean, covariance = function_at(part, Z)
             latent = torch.diagonal(covariance, dim1=-2, dim2=-1).clamp_min(0)
-            scaled = part.scaled_variances(Z, mean, latent, entries)  # (C, ..., q), of observations
-            there = scaled if noisy else torch.minimum(latent, scaled)
-            there = there.clamp_min(_TINY)
+            total_variance = latent + part.kernel.noise(part.theta, Z)
+            observed = observed_variances(entries, part.noise_model, Z, mean, total_variance, torch)  # (C, ..., q)
+            there = predicted_variances(observed, latent, noisy, torch)
             if noisy:
                 wide = shared_spread(entries)
                 covariance, latent = wide * covariance, wide * latent
             for c, own in zip(entries, there, strict=True):
                 strata.append(_stratum(c.weight / total, part, mean, covariance, latent, own))
-            u, v = _unwarped(part, mean, there)
-            means.append(u)
+            u, v = unwarped(part.warp, mean, there, torch)
+            means.append(u.expand_as(v))
             variances.append(v)
             if Z.shape[-2] > 1:
-                joints.append(_joint(part, mean, covariance, latent, scaled, [c.weight for c in entries]))
+                functions.append(Function.of(entries, part.warp, mean, covariance, observed))
         w = torch.tensor([c.weight for entries in self.entries for c in entries], dtype=torch.float64)
-        mean, variance = _mixed(w / w.sum(), torch.cat(means), torch.cat(variances))
-        return mean, self._covariance(joints, variance), strata
-
-    def _covariance(self, joints: list[tuple[Tensor, Tensor, float]], variance: Tensor) -> Tensor:
-        """As `Mixture.covariance`: what the functions of all parts have in common, and these variances."""
-        if not joints:
-            return variance.unsqueeze(-1)
-        total = sum(weight for _, _, weight in joints)
-        centre = sum(weight / total * u for u, _, weight in joints)
-        joint = sum(w / total * (C + (u - centre).unsqueeze(-1) * (u - centre).unsqueeze(-2)) for u, C, w in joints)
-        assert isinstance(joint, Tensor)
-        own = torch.diagonal(joint, dim1=-2, dim2=-1).clamp_min(_TINY)
-        scale = (variance / own).clamp_max(1.0).sqrt()
-        joint = joint * scale.unsqueeze(-1) * scale.unsqueeze(-2)
-        return joint + torch.diag_embed(variance - torch.diagonal(joint, dim1=-2, dim2=-1))
+        mean, variance = mixed(w, torch.cat(means), torch.cat(variances), torch)
+        variance = variance.clamp_min(_LEAST)
+        return mean, joint_covariance(functions, variance) if functions else variance.unsqueeze(-1), strata
 
     # new observations
 
@@ -282,7 +275,7 @@ def _stratum(weight: float, part: Part, mean: Tensor, covariance: Tensor, latent
     """A component with variances `own`: its function has no more than those, and what is missing is noise."""
     if mean.shape[-1] == 1:
         return Stratum(weight, part.warp, mean, own.unsqueeze(-1))
-    scale = (own / latent.clamp_min(_TINY)).clamp_max(1.0).sqrt()
+    scale = shrinkage(own, latent, torch)
     noise = (own - latent).clamp_min(0.0)
     return Stratum(
         weight, part.warp, mean, covariance * scale.unsqueeze(-1) * scale.unsqueeze(-2) + torch.diag_embed(noise)
@@ -299,28 +292,3 @@ def _owners(weights: list[float], count: int, start: float) -> Tensor:
 
 def _root(covariance: Tensor) -> Tensor:
     return cholesky(covariance, "the posterior")
-
-
-def _unwarped(part: Part, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-    """Moments of the standardised target, as `fitting.fitted.unwarped` has them."""
-    if part.warp.is_identity:
-        return mean.expand(variance.shape), variance
-    values = part.warp.inverse_in(torch, mean[..., None] + variance.sqrt()[..., None] * _NODES)
-    return values.mean(-1), values.var(-1, correction=0)
-
-
-def _joint(
-    part: Part, mean: Tensor, covariance: Tensor, latent: Tensor, scaled: Tensor, weights: list[float]
-) -> tuple[Tensor, Tensor, float]:
-    """Mean and covariance of the function of one part, standardised, as `Mixture._joint` has them; and its weight."""
-    share = torch.tensor(weights, dtype=torch.float64) / sum(weights)
-    shrink = (scaled / latent.clamp_min(_TINY)).clamp_max(1.0).sqrt()
-    slope = torch.tensordot(share, shrink, 1)
-    u = part.warp.inverse_in(torch, mean)
-    slope = slope * torch.exp(-part.warp.log_slope_in(torch, u))
-    return u, covariance * slope.unsqueeze(-1) * slope.unsqueeze(-2), sum(weights)
-
-
-def _mixed(w: Tensor, means: Tensor, variances: Tensor) -> tuple[Tensor, Tensor]:
-    centre = torch.tensordot(w, means, 1)
-    return centre, torch.tensordot(w, variances + (means - centre) ** 2, 1).clamp_min(_LEAST)
