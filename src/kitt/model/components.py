@@ -68,40 +68,35 @@ def mixed(weights: Any, means: Any, variances: Any, xp: Any) -> tuple[Any, Any]:
     return centre, xp.tensordot(weights, variances + (means - centre) ** 2, 1)
 
 
-@dataclass(frozen=True)
-class Function:
-    """The function of one GP at some points, on the scale of the standardised target: a transform is linearised there."""
+def function_of(
+    components: Sequence[Component], warp: Warp, mean: Tensor, covariance: Tensor, observed: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Mean (..., M) and covariance (..., M, M) of one GP's function, where its transform of the target is linearised.
 
-    weight: float
-    mean: Tensor  # (..., M)
-    covariance: Tensor  # (..., M, M)
-
-    @classmethod
-    def of(
-        cls, components: Sequence[Component], warp: Warp, mean: Tensor, covariance: Tensor, observed: Tensor
-    ) -> Function:
-        """From the GP's mean and covariance, and the variances of observations in its components (C, ..., M)."""
-        weights = torch.tensor([c.weight for c in components], dtype=torch.float64)
-        latent = torch.diagonal(covariance, dim1=-2, dim2=-1)
-        u = warp.inverse_in(torch, mean)
-        slope = torch.tensordot(weights / weights.sum(), shrinkage(observed, latent, torch), 1)
-        slope = slope * torch.exp(-warp.log_slope_in(torch, u))
-        return cls(float(weights.sum()), u, covariance * slope.unsqueeze(-1) * slope.unsqueeze(-2))
-
-
-def joint_covariance(functions: Sequence[Function], variance: Tensor) -> Tensor:
-    """Covariance (..., M, M) of a mixture with these functions, whose points have the given variances (..., M).
-
-    The covariance within and between the functions keeps its correlations; where it is less than the variance of a point,
-    the difference is noise of that point alone.
+    `mean` and `covariance` are on the scale of the transform; `observed` (C, ..., M) are the variances of observations in
+    the GP's components, none of which a function exceeds.
     """
-    total = sum(f.weight for f in functions)
-    zero = torch.zeros((), dtype=torch.float64)
-    centre = sum((f.weight / total * f.mean for f in functions), zero)
+    shares = torch.tensor([c.weight for c in components], dtype=torch.float64)
+    latent = torch.diagonal(covariance, dim1=-2, dim2=-1)
+    u = warp.inverse_in(torch, mean)
+    slope = torch.tensordot(shares / shares.sum(), shrinkage(observed, latent, torch), 1)
+    slope = slope * torch.exp(-warp.log_slope_in(torch, u))
+    return u, covariance * slope.unsqueeze(-1) * slope.unsqueeze(-2)
+
+
+def joint_of(weights: Sequence[float], functions: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """Covariance (..., M, M) within and between functions, from their means (..., M) and covariances (..., M, M)."""
+    total, zero = sum(weights), torch.zeros((), dtype=torch.float64)
+    centre = sum((w / total * mean for w, (mean, _) in zip(weights, functions, strict=True)), zero)
     joint = zero
-    for f in functions:
-        away = f.mean - centre
-        joint = joint + f.weight / total * (f.covariance + away.unsqueeze(-1) * away.unsqueeze(-2))
+    for w, (mean, covariance) in zip(weights, functions, strict=True):
+        away = mean - centre
+        joint = joint + w / total * (covariance + away.unsqueeze(-1) * away.unsqueeze(-2))
+    return joint
+
+
+def with_variances(joint: Tensor, variance: Tensor) -> Tensor:
+    """A covariance (..., M, M) with other variances (..., M): smaller ones keep its correlations, larger ones add noise."""
     scale = shrinkage(variance, torch.diagonal(joint, dim1=-2, dim2=-1), torch)
     joint = joint * scale.unsqueeze(-1) * scale.unsqueeze(-2)
     return joint + torch.diag_embed(variance - torch.diagonal(joint, dim1=-2, dim2=-1))

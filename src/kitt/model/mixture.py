@@ -24,12 +24,13 @@ from kitt.fitting.noise import NoiseModel
 from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.model.components import (
     Component,
-    Function,
-    joint_covariance,
+    function_of,
+    joint_of,
     observed_variances,
     predicted_variances,
     shared_spread,
     shrinkage,
+    with_variances,
 )
 from kitt.model.predictive import NO_TAIL, Predictive, Tail
 from kitt.table.dataset import values_of
@@ -125,11 +126,14 @@ class Mixture:
 
     def predictive(self, X: ArrayLike, noisy: bool = True) -> Predictive:
         """The distribution at raw inputs (M, D), of observations or of the function alone."""
-        inputs = {k: self.models[k].inputs(X) for k in self.used}
-        moments = {k: self.models[k].moments(Z) for k, Z in inputs.items()}
+        return self.predictive_at(self.models[0].inputs(X), noisy)
+
+    def predictive_at(self, Z: Tensor, noisy: bool = True) -> Predictive:
+        """The distribution at standardised inputs (M, D)."""
+        moments = {k: self.models[k].moments(Z) for k in self.used}
         mean = np.stack([moments[c.model][0] for c in self.components])
         latent = np.stack([moments[c.model][1] for c in self.components])
-        seen = {k: (Z.numpy(), moments[k][0], moments[k][2]) for k, Z in inputs.items()}
+        seen = {k: (Z.numpy(), mean, total) for k, (mean, _, total) in moments.items()}
         variance = predicted_variances(self.observed_variances(seen), latent, noisy, np)
         weights = np.array([c.weight for c in self.components])
         tail = self.tail if noisy else NO_TAIL
@@ -213,20 +217,22 @@ class Mixture:
 
         For a transformed target the covariance of a model is multiplied by the slope of the inverse transform at its mean.
         """
-        functions = [self._function(k, X, noisy) for k in self.used]
-        covariance = joint_covariance(functions, torch.from_numpy(self.standardised(X, noisy)[1])).numpy()
+        joint, variance = self.joint(self.models[0].inputs(X), noisy), self.standardised(X, noisy)[1]
+        covariance = with_variances(torch.from_numpy(joint), torch.from_numpy(variance)).numpy()
         s = self._standardiser
         return covariance if s is None else s.inverse_variance(covariance)
 
-    def _function(self, k: int, X: ArrayLike, noisy: bool) -> Function:
-        """The function of one model, as `sample` draws it."""
+    def joint(self, Z: Tensor, noisy: bool = False) -> FloatArray:
+        """Joint covariance (M, M) of the functions at standardised inputs, within and between the models; standardised."""
+        return joint_of([self.weights[k] for k in self.used], [self.function(k, Z, noisy) for k in self.used]).numpy()
+
+    def function(self, k: int, Z: Tensor, noisy: bool = False) -> tuple[Tensor, Tensor]:
+        """Mean (M,) and covariance (M, M) of the function of one model, standardised, as `sample` draws it."""
         model, wide = self.models[k], self._shared_spread(k, noisy)
-        Z = model.inputs(X)
         mean, _, observed = self._observed(k, Z)
         covariance = wide * model.posterior.covariance(Z, False)
-        return Function.of(
-            self.components_of(k), model.warp, torch.from_numpy(mean), covariance, torch.from_numpy(observed)
-        )
+        seen = torch.from_numpy(mean), covariance, torch.from_numpy(observed)
+        return function_of(self.components_of(k), model.warp, *seen)
 
     def _shared_spread(self, k: int, noisy: bool) -> float:
         return shared_spread(self.components_of(k)) if noisy else 1.0

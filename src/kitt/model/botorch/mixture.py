@@ -32,13 +32,14 @@ from kitt.kernels.exact import cholesky, function_at
 from kitt.model.botorch.part import Part
 from kitt.model.components import (
     Component,
-    Function,
-    joint_covariance,
+    function_of,
+    joint_of,
     mixed,
     observed_variances,
     predicted_variances,
     shared_spread,
     shrinkage,
+    with_variances,
 )
 from kitt.model.mixture import Mixture
 from kitt.model.predictive import NO_TAIL, Predictive, Tail
@@ -217,11 +218,14 @@ class MixtureModel(BotorchModel, FantasizeMixin):
             means.append(u.expand_as(v))
             variances.append(v)
             if Z.shape[-2] > 1:
-                functions.append(Function.of(entries, part.warp, mean, covariance, observed))
+                functions.append(function_of(entries, part.warp, mean, covariance, observed))
         w = torch.tensor([c.weight for entries in self.entries for c in entries], dtype=torch.float64)
         mean, variance = mixed(w, torch.cat(means), torch.cat(variances), torch)
         variance = variance.clamp_min(_LEAST)
-        return mean, joint_covariance(functions, variance) if functions else variance.unsqueeze(-1), strata
+        if not functions:
+            return mean, variance.unsqueeze(-1), strata
+        weights = [sum(c.weight for c in entries) for entries in self.entries]
+        return mean, with_variances(joint_of(weights, functions), variance), strata
 
     # new observations
 
