@@ -72,7 +72,7 @@ class MixturePosterior(GPyTorchPosterior):
 
     @cached_property
     def predictive(self) -> Predictive:
-        """Of the standardised target at each point by itself, the points of all batches one after the other."""
+        """The distribution of the standardised target at each point by itself, all batches one after the other."""
         mean = np.stack([s.mean.detach().cpu().numpy().ravel() for s in self.strata])
         variance = [torch.diagonal(s.covariance.detach(), dim1=-2, dim2=-1).clamp_min(_TINY) for s in self.strata]
         std = np.sqrt(np.stack([v.cpu().numpy().ravel() for v in variance]))
@@ -107,13 +107,13 @@ class MixturePosterior(GPyTorchPosterior):
         return self._drawn(shape, base, float(torch.rand(())))
 
     def quantile(self, value: Tensor) -> Tensor:
-        """Of the mixture at each point by itself, tail included: levels (K,) -> (K, b, q, 1)."""
+        """Quantiles of the mixture at each point by itself, tail included: levels (K,) -> (K, b, q, 1)."""
         levels = np.atleast_1d(value.detach().cpu().numpy())
         quantiles = self._y_mean + self._y_scale * self.predictive.quantiles(levels).T
         return torch.as_tensor(quantiles).reshape(len(levels), *self.mean.shape)
 
     def density(self, value: Tensor) -> Tensor:
-        """Of the mixture at each point by itself, tail included: of values (..., b, q, 1)."""
+        """The density of the mixture at each point by itself, tail included, at values (..., b, q, 1)."""
         values = value.detach().to(torch.float64).expand(torch.broadcast_shapes(value.shape, self.mean.shape))
         u = (values.reshape(-1, self.mean.numel()).cpu().numpy() - self._y_mean) / self._y_scale
         density = np.stack([np.exp(self.predictive.log_density(row)) for row in u]) / self._y_scale
@@ -230,7 +230,7 @@ class MixtureModel(BotorchModel, FantasizeMixin):
     # new observations
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any) -> Any:
-        """The same parameters and weights, given more points (..., n, D) with targets (..., n, 1) too."""
+        """The model with these parameters and weights, given more points (..., n, D) with targets (..., n, 1) too."""
         if noise is not None:
             raise InvalidInputError(
                 "expected observations with the model's own noise: it has no other; leave `noise` out"
