@@ -272,20 +272,22 @@ class GP:
         return variance if s is None else s.inverse_variance(variance)
 
 
-NODES = ndtri((np.arange(32) + 0.5) / 32)  # equally probable values of a standard normal, with its variance:
-NODES /= NODES.std()
+_NODES = ndtri((np.arange(32) + 0.5) / 32)  # equally probable values of a standard normal, with its variance:
+_NODES /= _NODES.std()
 
 
-def unwarped(warp: Warp, mean: FloatArray, variance: FloatArray) -> tuple[FloatArray, FloatArray]:
+def unwarped(warp: Warp, mean: Any, variance: Any, xp: Any = np) -> tuple[Any, Any]:
     """Mean and variance of the standardised target, given those of its normally distributed transform.
 
     They are averages over 32 equally probable values. So the extreme hundredths of the distribution, which the inverse
-    transform can map to arbitrarily large values, have no influence.
+    transform can map to arbitrarily large values, have no influence. All are arrays of the module `xp`, numpy or torch.
     """
     if warp.is_identity:
         return mean, variance
-    values = warp.inverse(mean[..., None] + np.sqrt(variance)[..., None] * NODES)
-    return values.mean(-1), values.var(-1)
+    with np.errstate(over="ignore"):
+        values = warp.inverse_in(xp, mean[..., None] + xp.sqrt(variance)[..., None] * xp.asarray(_NODES))
+    centre = values.mean(-1)
+    return centre, xp.square(values - centre[..., None]).mean(-1)
 
 
 def on_all_rows(

@@ -16,7 +16,8 @@ from kitt.fitting.gp import GP
 from kitt.fitting.options import Weighting
 from kitt.kernels.exact import normal_log_density
 from kitt.kernels.grammar import Word
-from kitt.model.mixture import Component, Mixture
+from kitt.model.components import Component
+from kitt.model.mixture import Mixture
 from kitt.model.predictive import Tail
 from kitt.network.caption import Captions
 from kitt.table.scaling import FloatArray
