@@ -128,15 +128,23 @@ class Arranged(Kernel):
         for name, values in (("raw_amplitude", amplitude), ("raw_weights", weights)):
             self.register_parameter(name, torch.nn.Parameter(torch.zeros(len(values), dtype=torch.float64)))
             self.register_constraint(name, Positive())
-            self.initialize(**{name: self.constraint_for_parameter_name(name).inverse_transform(tensor(values))})
+        self.amplitude, self.weights = tensor(amplitude), tensor(weights)
 
     @property
     def amplitude(self) -> Tensor:
         return self.raw_amplitude_constraint.transform(self.raw_amplitude)
 
+    @amplitude.setter
+    def amplitude(self, value: Tensor) -> None:
+        self.initialize(raw_amplitude=self.raw_amplitude_constraint.inverse_transform(value))
+
     @property
     def weights(self) -> Tensor:
         return self.raw_weights_constraint.transform(self.raw_weights)
+
+    @weights.setter
+    def weights(self, value: Tensor) -> None:
+        self.initialize(raw_weights=self.raw_weights_constraint.inverse_transform(value))
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         columns = list(zip(x1.split(1, -1), x2.split(1, -1), strict=True))
