@@ -112,8 +112,8 @@ class Pairs(Combination):
         return [torch.ones_like(kept[0]), kept[1], kept[2]]
 
     def by_column(self, g: Tensors, z: Tensors, w: Tensors, kept: Kept) -> Sequence[tuple[Tensor, Tensor | None]]:
-        joint = w[2] * kept[2]
-        return [(1 + w[1] * (kept[0] - one), joint) for one in z]
+        joint, base = w[2] * kept[2], 1 + w[1] * kept[0]
+        return [(torch.addcmul(base, one, -w[1]), joint) for one in z]
 
 
 class All(Combination):

@@ -13,7 +13,7 @@ a rest, and with e_1 = sum_d z_d and e_2 = sum_{d<e} z_d z_e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -33,7 +33,7 @@ class SavedColumns:
     K: Tensor
     g: list[Tensor]
     z: list[Tensor]
-    slopes: list[Tensor | None]  # d log g_d / d(u_d²), u_d the scaled distance; None for RBF, where it is −½
+    stretch: list[Tensor]  # ∂ log g_d by the logarithm of 1 / l_d
     kept: Kept
 
 
@@ -43,8 +43,9 @@ class ColumnTerm:
 
     combination: Combination
     matern: Matern | None  # None: RBF
-    scaled: Tensor  # (..., N, D): x_d / l_d, times sqrt(2ν) for a Matern
+    X: Tensor  # (..., N, D)
     lines: Tensor  # (..., N, D): features of the lines
+    rate: Tensor  # (..., D): 1 / l_d, times sqrt(2ν) for a Matern
     amplitude: Tensor  # (..., D)
     weights: Tensor  # (..., W)
 
@@ -55,8 +56,9 @@ class ColumnTerm:
         return cls(
             combination,
             matern,
-            X * (scale / p[Parameter.LENGTHSCALE]).unsqueeze(-2),
+            X,
             linear(X, p, torch.ones_like(X[..., 0, :])),
+            scale / p[Parameter.LENGTHSCALE],
             p[Parameter.AMPLITUDE],
             torch.cat([weights[parameter] for parameter in combination.weights], -1),
         )
@@ -64,14 +66,13 @@ class ColumnTerm:
     @property
     def leaves(self) -> list[Tensor]:
         """The tensors through which a gradient flows back to the parameters, in the order of `backward`."""
-        return [self.scaled, self.lines, self.amplitude, self.weights]
+        return [self.lines, self.rate, self.amplitude, self.weights]
 
     def detach(self) -> ColumnTerm:
-        return ColumnTerm(self.combination, self.matern, *(leaf.detach() for leaf in self.leaves))
+        return ColumnTerm(self.combination, self.matern, self.X, *(leaf.detach() for leaf in self.leaves))
 
     def rows(self, index: slice) -> ColumnTerm:
-        scaled, lines = self.scaled[..., index, :], self.lines[..., index, :]
-        return ColumnTerm(self.combination, self.matern, scaled, lines, self.amplitude, self.weights)
+        return replace(self, X=self.X[..., index, :], lines=self.lines[..., index, :])
 
     def matrix(self, other: ColumnTerm, same: bool = False) -> Tensor:
         """Covariance between the points of this term and those of another (`same`: they are equal)."""
@@ -85,9 +86,9 @@ class ColumnTerm:
 
     def block(self, other: ColumnTerm, diagonal: int | None) -> SavedColumns:
         """Rows of this term against columns of `other`. Distances of equal rows are exactly zero, wherever they stand."""
-        g, z, slopes = zip(*(self.column(other, d) for d in range(self.scaled.shape[-1])), strict=True)
+        g, z, stretch = zip(*(self.column(other, d) for d in range(self.X.shape[-1])), strict=True)
         K, kept = self.combined(g, z)
-        return SavedColumns(K, list(g), list(z), list(slopes), kept)
+        return SavedColumns(K, list(g), list(z), list(stretch), kept)
 
     def combined(self, g: Sequence[Tensor], z: Sequence[Tensor]) -> tuple[Tensor, Kept]:
         """K of the g_d and z_d, and what its gradients need."""
@@ -96,46 +97,48 @@ class ColumnTerm:
     def _split_weights(self) -> tuple[Tensor, ...]:
         return self.weights[..., None, None, :].unbind(-1)
 
-    def column(self, other: ColumnTerm, d: int) -> tuple[Tensor, Tensor, Tensor | None]:
-        """g_d, z_d, and the derivative of log g_d by the squared scaled distance."""
-        s = (self.scaled[..., :, None, d] - other.scaled[..., None, :, d]).square_()
+    def column(self, other: ColumnTerm, d: int) -> tuple[Tensor, Tensor, Tensor]:
+        """g_d, z_d, and the derivative of log g_d by the logarithm of the rate."""
+        rate, amplitude = self.rate[..., d, None, None], self.amplitude[..., d, None, None]
+        distance = (self.X[..., :, None, d] - other.X[..., None, :, d]).mul_(rate)
         line = self.lines[..., :, None, d] * other.lines[..., None, :, d]
-        amplitude = self.amplitude[..., d, None, None]
-        slope = None
         if self.matern is None:
-            g = s.mul_(-0.5).exp_()
+            stretch = distance.square_().neg_()
+            g = (0.5 * stretch).exp_()
         else:
-            r = s.clamp_min_(TINY).sqrt_()
+            r = distance.abs_().clamp_min_(TINY**0.5)
             g = r.neg().exp_()
             if (polynomial := self.matern.polynomial(r)) is not None:
                 g = polynomial.mul_(g)
-            slope = self.matern.log_slope(r)
-        return g, torch.addcmul(line, amplitude, g), slope
+            stretch = self.matern.log_slope(r).mul_(r).mul_(r).mul_(2)
+        return g, torch.addcmul(line, amplitude, g), stretch
 
     def backward(self, other: ColumnTerm, saved: SavedColumns, G: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """Gradient of sum(G ∘ K) with respect to `leaves`, seen from the rows and from the columns.
 
-        The columns' entries of amplitudes and weights are zero, because these are one number for both sides.
+        The columns' entries of all leaves but the lines are zero, because these are one number for both sides.
         """
         w, combination = self._split_weights(), self.combination
         g, z, kept = saved.g, saved.z, saved.kept
-        by_weight = [(G * slope).sum((-2, -1)) for slope in combination.by_weight(g, z, w, kept)]
-        scaled, lines, amplitude = [], [], []
+        by_weight = [_inner(G, slope) for slope in combination.by_weight(g, z, w, kept)]
+        lines, rate, amplitude = [], [], []
+        shared, pulled = None, G
         for d, (by_z, by_log_g) in enumerate(combination.by_column(g, z, w, kept)):
             W = G * by_z
             lines.append((W @ other.lines[..., :, d, None], W.mT @ self.lines[..., :, d, None]))
             W = W.mul_(g[d])
             amplitude.append(W.sum((-2, -1)))
-            T = W * self.amplitude[..., d, None, None]
+            by_rate = self.amplitude[..., d] * _inner(W, saved.stretch[d])
             if by_log_g is not None:
-                T = T.addcmul_(G, by_log_g)
-            slope = saved.slopes[d]
-            T = T.mul_(-0.5) if slope is None else T.mul_(slope)
-            a, b = self.scaled[..., :, d, None], other.scaled[..., :, d, None]
-            by_row = 2 * (a * T.sum(-1, keepdim=True) - T @ b)
-            by_other = 2 * (b * T.sum(-2).unsqueeze(-1) - T.mT @ a)
-            scaled.append((by_row, by_other))
-        amplitudes, weights = torch.stack(amplitude, -1), torch.stack(by_weight, -1)
-        rows = [*(torch.cat([part[0] for part in pairs], -1) for pairs in (scaled, lines)), amplitudes, weights]
-        columns = [torch.cat([part[1] for part in pairs], -1) for pairs in (scaled, lines)]
-        return rows, [*columns, torch.zeros_like(amplitudes), torch.zeros_like(weights)]
+                if by_log_g is not shared:  # one tensor serves all columns of some arrangements
+                    shared, pulled = by_log_g, G * by_log_g
+                by_rate = by_rate + _inner(pulled, saved.stretch[d])
+            rate.append(by_rate / self.rate[..., d])
+        own = [torch.stack(parts, -1) for parts in (rate, amplitude, by_weight)]
+        rows, columns = (torch.cat([pair[side] for pair in lines], -1) for side in (0, 1))
+        return [rows, *own], [columns, *map(torch.zeros_like, own)]
+
+
+def _inner(A: Tensor, B: Tensor) -> Tensor:
+    """The sum of A ∘ B (..., N, M) over the last two axes."""
+    return (A.flatten(-2).unsqueeze(-2) @ B.flatten(-2).unsqueeze(-1))[..., 0, 0]
