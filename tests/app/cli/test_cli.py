@@ -12,6 +12,7 @@ import pytest
 
 import kitt
 from kitt.app.cli import demo
+from kitt.app.cli import suggest as suggesting
 from kitt.app.cli import tables as commands
 from kitt.fitting.options import Options
 
@@ -114,7 +115,7 @@ def test_a_cluster(run, folder) -> None:
 
 def test_defaults_are_those_of_the_pipeline() -> None:
     names = {"seed": "random_state"}
-    for command in (commands.suggest, commands.fit, commands.report):
+    for command in (suggesting.suggest, commands.fit, commands.report):
         for name, parameter in inspect.signature(command).parameters.items():
             name = names.get(name, name)
             if name in Options.__dataclass_fields__:

@@ -2,12 +2,18 @@
 
 import io
 import json
+import signal
+import subprocess
+import sys
+import time
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+
+from kitt.app.cli.main import main
 
 
 @pytest.fixture
@@ -121,6 +127,44 @@ def test_a_scheduler_that_is_not_there_is_told(run, sales: Path, monkeypatch: py
     code, _, errors = run(sales.parent, "--time", "month", "--scheduler", "tcp://127.0.0.1:1")
     assert code == 2
     assert "expected a dask scheduler at 'tcp://127.0.0.1:1'" in errors
+
+
+def test_ctrl_c_keeps_what_is_done_and_the_command_goes_on(run, tmp_path: Path) -> None:
+    table, out, journal = (tmp_path / name for name in ("long.csv", "out.csv", "out.csv.journal"))
+    days = pd.date_range("2024-01-01", periods=16, tz="Europe/Berlin").strftime("%Y-%m-%d")
+    rows = [(f"shop {shop}", day, (i + shop) % 4 + 10.5) for shop in range(12) for i, day in enumerate(days)]
+    pd.DataFrame(rows, columns=["shop", "day", "units"]).to_csv(table, index=False)
+    arguments = [table, "--time", "day", "--by", "shop", "-n", "2", "--season", "4"]
+    command = [sys.executable, "-m", "kitt.app.cli", "forecast", *map(str, arguments), "-o", str(out)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        while not journal.exists():
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate()
+    kept = len(journal.read_text().splitlines())
+    assert process.returncode == 130
+    assert 0 < kept < 12
+    assert errors.strip() == f"stopped: {kept} results are kept in {journal}: give the same command again to go on"
+    assert not out.exists()
+    changed = [*arguments[:-1], "0", "-o", out]  # other options: what is kept is not used
+    assert run(*changed)[0] == 0
+    assert not journal.exists()
+    assert out.read_text() != (text := run(*arguments)[1])
+    journal.write_text("".join(_lines_of(arguments, tmp_path / "again.csv")[:5]) + '{"cut short')
+    assert run(*arguments, "-o", out)[0] == 0
+    assert out.read_text() == text
+    assert not journal.exists()
+
+
+def _lines_of(arguments: list[object], out: Path) -> list[str]:
+    """The lines of the journal of a run, in their order."""
+    kept: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kitt.journal.Journal.remove", lambda journal: kept.append(journal.path.read_text()))
+        patch.setattr(sys, "argv", ["kitt", "forecast", *map(str, arguments), "-o", str(out)])
+        with pytest.raises(SystemExit):
+            main()
+    return kept[0].splitlines(keepends=True)
 
 
 def test_json(run, sales: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from kitt.app.cli import demo, forecast, model, tables
+from kitt.app.cli import demo, forecast, model, suggest, tables
 from kitt.app.cli.display import console, errors
 from kitt.app.cli.options import Network, examples
 from kitt.app.cli.plugins import PluginGroup
@@ -29,6 +29,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(suggest.app)
 app.add_typer(tables.app)
 app.add_typer(demo.app)
 app.add_typer(forecast.app)
