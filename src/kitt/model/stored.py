@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from kitt.errors import InvalidInputError
-from kitt.files import check_format, check_schema, read_schema
+from kitt.files import check_checksum, check_format, check_schema, read_schema
 from kitt.fitting.candidates import prior_of
 from kitt.fitting.config import FitConfig
 from kitt.fitting.fitted import Fitted, KnownNoise, TrainingRows
@@ -128,6 +128,8 @@ def facts_of(fitted: Fitted) -> dict[str, Any]:
 
 def conforming(document: Mapping[str, Any]) -> Mapping[str, Any]:
     """The document in this version; `CheckpointError` if it is of another kind or does not conform to the schema."""
+    if isinstance(document, Mapping) and document.get("format") == FORMAT:
+        check_checksum(document)
     document = check_format(document, FORMAT, VERSION, UPGRADES)
     check_schema(light(document), FORMAT, schema(), fitted_kernel.schema())  # `rows_of` checks rows, faster
     return document
