@@ -335,7 +335,7 @@ class Model(Exportable):
             return conditioned
         except CheckpointError:
             raise
-        except (KittError, ValueError, TypeError, OverflowError) as error:
+        except (KittError, ValueError, TypeError, ArithmeticError, LookupError, RuntimeError) as error:
             raise CheckpointError(f"this {FORMAT} document contradicts itself: {error}") from error
 
     def _check_finite(self) -> None:

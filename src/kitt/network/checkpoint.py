@@ -181,7 +181,7 @@ def _checksum(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
     shapes = {key: (str(value.dtype), list(value.shape)) for key, value in tensors.items()}
     digest = hashlib.sha256(json.dumps([about, shapes], sort_keys=True).encode())
     for key in sorted(tensors):
-        digest.update(tensors[key].reshape(-1).view(torch.uint8).numpy())
+        digest.update(tensors[key].reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
