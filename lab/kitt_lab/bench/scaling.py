@@ -1,7 +1,7 @@
 """Series per second in other processes and on dask clusters, and what the sending of a series costs.
 
     python -m kitt_lab.bench.scaling --count 60  # one and two processes, one and two dask workers: for two quiet cores
-    python -m kitt_lab.bench.scaling --simulate 1000  # CPU per item of scheduler and client, for a thousand sleeping threads
+    python -m kitt_lab.bench.scaling --simulate 1000  # CPU per item of scheduler and client, for 1,000 sleeping threads
 
 The first call forecasts series of 120 monthly values, after one for each worker that is not counted. CPU seconds do not depend
 on what else the computer does, seconds do.

@@ -232,7 +232,9 @@ def gp_of(entry: KernelEntry, rows: Dataset, details: Details) -> GP:
     y = torch.tensor(warp.forward(rows.y if s is None else s.transform_y(rows.y)))
     Z = None if known.inducing is None else torch.as_tensor(known.inducing, dtype=torch.float64)
     if Z is not None and (Z.ndim != 2 or not len(Z) or Z.shape[1] != X.shape[1]):
-        raise InvalidInputError(f"expected inducing points of {X.shape[1]} columns; got an array of shape {tuple(Z.shape)}")
+        raise InvalidInputError(
+            f"expected inducing points of {X.shape[1]} columns; got an array of shape {tuple(Z.shape)}"
+        )
     posterior = None if known.posterior is None or Z is None else _restored(entry.kernel, X, y, Z, known.posterior)
     training = TrainingRows(X, y, Z, posterior, _left_out(y, known.left_out))
     noise = None if entry.noise_model is None else KnownNoise(entry.noise_model)
