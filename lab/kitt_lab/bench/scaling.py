@@ -3,8 +3,8 @@
     python -m kitt_lab.bench.scaling --count 60  # one and two processes, one and two dask workers: for two quiet cores
     python -m kitt_lab.bench.scaling --simulate 1000  # CPU per item of scheduler and client, for 1,000 sleeping threads
 
-The first call forecasts series of 120 monthly values, after one for each worker that is not counted. CPU seconds do not depend
-on what else the computer does, seconds do.
+The first call forecasts series of 120 monthly values, after one for each worker that is not counted. CPU seconds do not
+depend on what else the computer does, seconds do.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -161,9 +162,17 @@ def forecast_tasks(
 
 def _identity(work: partial[Any], task: SeriesTask) -> str:
     """A text that differs if anything differs that the forecast depends on."""
-    from joblib import hash
+    name, rows, columns = task
+    given = rows.y if isinstance(rows, SeriesTable) else rows  # of a mapping, only the values are given
+    parts = (version("kitt-gp"), sorted(work.keywords.items(), key=str), name, columns, _text_of(given))
+    return sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
-    return hash((version("kitt-gp"), work.keywords, task))
+
+def _text_of(values: Any) -> str:
+    """Values with all their digits, their types and their index."""
+    if hasattr(values, "to_csv"):
+        return f"{getattr(values, 'dtypes', '')}\n{values.index.dtype}\n{values.to_csv()}"
+    return str(values) if isinstance(values, KittError) else repr(np.asarray(values).tolist())
 
 
 def record_of(
