@@ -12,7 +12,7 @@ from kitt.app.page.settings import Settings
 from kitt.errors import InvalidInputError
 
 T = TypeVar("T")
-_COMPRESSED = (b"\x1f\x8b", b"PAR1")  # how gzip and Parquet files begin
+_COMPRESSED = (b"\x1f\x8b", b"PAR1", b"PK\x03\x04")  # how gzip and Parquet files and workbooks begin
 
 
 def is_compressed(content: bytes) -> bool:
