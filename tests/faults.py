@@ -37,11 +37,19 @@ class Run:
 
     def __init__(self, out: Path, seconds: float = 0.02, jobs: int = 2, scheduler: str | None = None) -> None:
         self.out, self.journal, self.log = out, Path(f"{out}.journal"), Path(f"{out}.log")
-        self.given = {"out": str(out), "items": ITEMS, "seconds": seconds, "jobs": jobs, "scheduler": scheduler}
+        names = ("items", "seconds", "jobs", "scheduler", "gate")
+        self.given = {"out": str(out), **dict(zip(names, (ITEMS, seconds, jobs, scheduler, None), strict=True))}
 
     def start(self, **popen: Any) -> subprocess.Popen[str]:
         command = [sys.executable, fault_work.__file__, json.dumps(self.given)]
         return subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True, **popen)
+
+    def gate(self) -> None:
+        """From now on, a run does not come to its end."""
+        self.given["gate"] = f"{self.out}.gate"
+
+    def open(self) -> None:
+        self.given["gate"] = None
 
     def kept(self) -> int:
         return len(self.journal.read_bytes().splitlines()) if self.journal.exists() else 0

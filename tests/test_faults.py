@@ -52,6 +52,7 @@ def test_the_client_is_killed_and_its_workers_end(tmp_path: Path) -> None:
 
 def test_an_interrupted_run_ends_its_workers_and_goes_on(tmp_path: Path) -> None:
     run = Run(tmp_path / "out.json")
+    run.gate()
     process = run.start(start_new_session=True)
     run.after(5, process)
     workers = workers_of(process)
@@ -61,6 +62,7 @@ def test_an_interrupted_run_ends_its_workers_and_goes_on(tmp_path: Path) -> None
     assert errors.count("Traceback") == 1, errors  # of the client: that of the command line is tested with it
     wait_until(lambda: not any(worker.is_running() for worker in workers))
     assert run.kept() >= 5
+    run.open()
     run.finish(run.start())
 
 
@@ -83,6 +85,7 @@ def test_a_disk_that_is_full_stops_the_run_with_what_is_done(tmp_path: Path) -> 
 def test_the_cluster_of_a_run_is_lost_and_another_one_goes_on(tmp_path: Path) -> None:
     with cluster(tmp_path, has_nanny=False) as first:
         run = Run(tmp_path / "out.json", 0.05, scheduler=first.address)
+        run.gate()
         process = run.start()
         run.after(5, process)
         first.scheduler.kill()
@@ -92,6 +95,7 @@ def test_the_cluster_of_a_run_is_lost_and_another_one_goes_on(tmp_path: Path) ->
     kept = run.kept()
     assert kept >= 5
     run.given["scheduler"] = None
+    run.open()
     run.finish(run.start())
     assert set(Counter(run.done())) == set(range(ITEMS))
 

@@ -3,9 +3,7 @@
 import io
 import json
 import signal
-import subprocess
-import sys
-import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from kitt.app.cli.main import main
+from kitt.journal import append
 
 
 @pytest.fixture
@@ -132,39 +130,49 @@ def test_a_scheduler_that_is_not_there_is_told(run, sales: Path, monkeypatch: py
 def test_ctrl_c_keeps_what_is_done_and_the_command_goes_on(run, tmp_path: Path) -> None:
     table, out, journal = (tmp_path / name for name in ("long.csv", "out.csv", "out.csv.journal"))
     days = pd.date_range("2024-01-01", periods=16, tz="Europe/Berlin").strftime("%Y-%m-%d")
-    rows = [(f"shop {shop}", day, (i + shop) % 4 + 10.5) for shop in range(12) for i, day in enumerate(days)]
+    rows = [(f"shop {shop}", day, (i + shop) % 4 + 10.5) for shop in range(5) for i, day in enumerate(days)]
     pd.DataFrame(rows, columns=["shop", "day", "units"]).to_csv(table, index=False)
-    arguments = [table, "--time", "day", "--by", "shop", "-n", "2", "--season", "4"]
-    command = [sys.executable, "-m", "kitt.app.cli", "forecast", *map(str, arguments), "-o", str(out)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        while not journal.exists():
-            time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate()
-    kept = len(journal.read_text().splitlines())
-    assert process.returncode == 130
-    assert 0 < kept < 12
-    assert errors.strip() == f"stopped: {kept} results are kept in {journal}: give the same command again to go on"
+    arguments = [table, "--time", "day", "--by", "shop", "-n", 2, "--season", 4]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kitt.journal.append", interrupted_after(3))
+        code, _, errors = run(*arguments, "-o", out)
+    assert code == 130
+    assert errors.strip() == f"stopped: 3 results are kept in {journal}: give the same command again to go on"
+    assert len(journal.read_text().splitlines()) == 3
     assert not out.exists()
-    changed = [*arguments[:-1], "0", "-o", out]  # other options: what is kept is not used
-    assert run(*changed)[0] == 0
-    assert not journal.exists()
-    assert out.read_text() != (text := run(*arguments)[1])
-    journal.write_text("".join(_lines_of(arguments, tmp_path / "again.csv")[:5]) + '{"cut short')
-    assert run(*arguments, "-o", out)[0] == 0
+    text = run(*arguments)[1]
+    journal.write_text(journal.read_text() + '{"cut short')
+    made: list[object] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kitt.journal.append", lambda path, line: made.append(line))
+        assert run(*arguments, "-o", out)[0] == 0
+    assert len(made) == 2
     assert out.read_text() == text
     assert not journal.exists()
 
 
-def _lines_of(arguments: list[object], out: Path) -> list[str]:
-    """The lines of the journal of a run, in their order."""
-    kept: list[str] = []
+def test_what_other_options_made_is_not_used(run, tmp_path: Path) -> None:
+    rows = [(shop, (i + k) % 4 + 10.5) for k, shop in enumerate("ab") for i in range(16)]
+    pd.DataFrame(rows, columns=["shop", "units"]).to_csv(tmp_path / "long.csv", index=False)
+    out, arguments = tmp_path / "out.csv", (tmp_path / "long.csv", "--by", "shop", "-n", 2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kitt.journal.Journal.remove", lambda journal: kept.append(journal.path.read_text()))
-        patch.setattr(sys, "argv", ["kitt", "forecast", *map(str, arguments), "-o", str(out)])
-        with pytest.raises(SystemExit):
-            main()
-    return kept[0].splitlines(keepends=True)
+        patch.setattr("kitt.journal.append", interrupted_after(1))
+        assert run(*arguments, "--season", 4, "-o", out)[0] == 130
+    assert run(*arguments, "--season", 0, "-o", out)[0] == 0
+    assert out.read_text() == run(*arguments, "--season", 0)[1] != run(*arguments, "--season", 4)[1]
+
+
+def interrupted_after(lines: int) -> Callable[[object, object], None]:
+    """Writing to a journal, until this process gets the signal of Ctrl+C after so many lines."""
+    written: list[object] = []
+
+    def write(path: object, line: object) -> None:
+        append(path, line)
+        written.append(line)
+        if len(written) == lines:
+            signal.raise_signal(signal.SIGINT)
+
+    return write
 
 
 def test_json(run, sales: Path) -> None:
