@@ -297,7 +297,7 @@ class Deadly:
 def test_a_series_that_kills_its_process_does_not_stop_the_others() -> None:
     many = kitt.forecast_many({"deadly": Deadly(), "good": np.arange(12.0)}, horizon=2, season=0, jobs=2)
     assert list(many.table["series"].unique()) == ["good"]
-    assert "killed, twice" in many.failures["error"].iloc[0]
+    assert "every process that ran it died, 3 times" in many.failures["error"].iloc[0]
 
 
 def test_rows_at_the_end_without_a_value_are_told() -> None:

@@ -107,8 +107,8 @@ def test_a_directory_in_several_processes(run, folder) -> None:
 
 def test_a_directory_into_a_file(run, folder, tmp_path) -> None:
     out = tmp_path / "kernels.jsonl"
-    (folder / "broken.csv").write_text("")
-    code, printed, err = run("suggest", folder, "-o", out)
+    (tmp_path / "broken.csv").write_text("")
+    code, printed, err = run("suggest", tmp_path / "broken.csv", folder, "-o", out)
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     assert code == 2
     assert printed == f"{len(lines)} lines in {out}\n"
@@ -116,7 +116,7 @@ def test_a_directory_into_a_file(run, folder, tmp_path) -> None:
     assert "empty" in lines[0]["error"]
     assert "broken.csv: expected" in err
     assert lines[1]["captions"]
-    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["kernels.jsonl"]
+    assert {path.name for path in tmp_path.iterdir() if path.is_file()} == {"broken.csv", "kernels.jsonl"}
 
 
 def test_a_cluster(run, folder) -> None:
