@@ -63,6 +63,10 @@ class CheckpointError(KittError, RuntimeError):
     """A checkpoint or model file that is truncated, of another kind, or of another version."""
 
 
+class StoppedError(KittError, RuntimeError):
+    """A run over many tables or series that could not go on to its end."""
+
+
 class PartialExportWarning(UserWarning):
     """Warns that an export contains only a part of the model, so that its predictions differ from those of the whole."""
 

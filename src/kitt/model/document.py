@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kitt.errors import CheckpointError, InvalidInputError, KittError
-from kitt.files import load_document, write_text
+from kitt.files import checksum, load_document, write_text
 from kitt.fitting.options import Progress
 from kitt.formatting import counted
 from kitt.kernels.fitted_kernel import FittedKernel
@@ -51,6 +51,8 @@ from kitt.table.ranges import far_rows_note
 from kitt.table.reading import Notes
 from kitt.table.scaling import FloatArray
 from kitt.table.table import Table
+
+_PREDICTED = 20  # rows that are predicted when a file is read
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,15 +331,28 @@ class Model(Exportable):
             model = cls(**fields_of(document))
             if document["rows"] is None:
                 return model
-            return model._conditioned(rows_of(document["rows"], model.encoding), details_of(document))
+            conditioned = model._conditioned(rows_of(document["rows"], model.encoding), details_of(document))
+            conditioned._check_finite()
+            return conditioned
         except CheckpointError:
             raise
-        except (KittError, ValueError, TypeError, OverflowError) as error:
+        except (KittError, ValueError, TypeError, ArithmeticError, LookupError, RuntimeError) as error:
             raise CheckpointError(f"this {FORMAT} document contradicts itself: {error}") from error
 
+    def _check_finite(self) -> None:
+        """Raise an error if predictions of the rows of the model, or of some of many, are not finite."""
+        X = self._kept_rows().X
+        some = X[np.unique(np.linspace(0, len(X) - 1, _PREDICTED).round().astype(np.intp))]
+        with np.errstate(all="ignore"):
+            predicted = self.mixture.predict(some)
+        if not all(np.isfinite(values).all() for values in predicted):
+            raise InvalidInputError("its predictions are not finite")
+
     def to_json(self, rows: bool = True) -> str:
-        """The document of `to_dict` as text."""
-        return json.dumps(self.to_dict(rows), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        """The document of `to_dict` and its checksum, as text."""
+        document = self.to_dict(rows)
+        document["checksum"] = checksum(document)
+        return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
     def save(self, path: str | os.PathLike[str], rows: bool = True) -> None:
         """Write the file, with or without the rows. Writing is atomic: a reader never sees half a file."""

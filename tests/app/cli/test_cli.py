@@ -12,6 +12,7 @@ import pytest
 
 import kitt
 from kitt.app.cli import demo
+from kitt.app.cli import suggest as suggesting
 from kitt.app.cli import tables as commands
 from kitt.fitting.options import Options
 
@@ -104,6 +105,20 @@ def test_a_directory_in_several_processes(run, folder) -> None:
     ]
 
 
+def test_a_directory_into_a_file(run, folder, tmp_path) -> None:
+    out = tmp_path / "kernels.jsonl"
+    (tmp_path / "broken.csv").write_text("")
+    code, printed, err = run("suggest", tmp_path / "broken.csv", folder, "-o", out)
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert code == 2
+    assert printed == f"{len(lines)} lines in {out}\n"
+    assert [Path(line["table"]).name for line in lines] == ["broken.csv", "one.csv", "two.csv"]
+    assert "empty" in lines[0]["error"]
+    assert "broken.csv: expected" in err
+    assert lines[1]["captions"]
+    assert {path.name for path in tmp_path.iterdir() if path.is_file()} == {"broken.csv", "kernels.jsonl"}
+
+
 def test_a_cluster(run, folder) -> None:
     cluster = pytest.importorskip("distributed").LocalCluster(n_workers=1, processes=False, dashboard_address=None)
     with cluster:
@@ -114,7 +129,7 @@ def test_a_cluster(run, folder) -> None:
 
 def test_defaults_are_those_of_the_pipeline() -> None:
     names = {"seed": "random_state"}
-    for command in (commands.suggest, commands.fit, commands.report):
+    for command in (suggesting.suggest, commands.fit, commands.report):
         for name, parameter in inspect.signature(command).parameters.items():
             name = names.get(name, name)
             if name in Options.__dataclass_fields__:

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from kitt.app.cli.display import bar, console, errors, json_lines, notes, records, write
+from kitt.app.cli.many import journal_beside, stoppable
 from kitt.app.cli.options import AsJson, Target, examples, files_of, levels_of
 from kitt.errors import InvalidInputError, KittError
 from kitt.files import check_writable
@@ -195,14 +196,18 @@ def _many(
 ) -> None:
     from kitt.forecasting.many import collected, forecast_tasks
 
-    with bar() as progress:
-        done = forecast_tasks(tasks, horizon, tuple(levels), options, jobs, scheduler, progress)
-    many = collected(done, "command line")
     out, summary = files
-    if out is not None:
-        write(out, many.table.to_csv(index=False))
-    if summary is not None:
-        write(summary, many.summary.to_csv(index=False))
+    journal = journal_beside(out or summary)
+    with stoppable(journal), bar() as progress:
+        many = collected(
+            forecast_tasks(tasks, horizon, tuple(levels), options, jobs, scheduler, progress, journal, "command line")
+        )
+        if out is not None:
+            write(out, many.table.to_csv(index=False))
+        if summary is not None:
+            write(summary, many.summary.to_csv(index=False))
+    if journal is not None:
+        journal.remove()
     if as_json:
         write(None, json_lines(_documents(many)))
     elif out is None:
