@@ -143,7 +143,18 @@ class MixtureModel(BotorchModel, FantasizeMixin):
             self.register_buffer(name, torch.tensor(value, dtype=torch.float64))
         box = np.stack([np.zeros(D), np.ones(D)]) if bounds is None else checked_box(bounds, D)
         self.register_buffer("bounds", torch.tensor(box))
-        self.eval()
+        super().train(False)
+
+    def train(self, mode: bool = True) -> MixtureModel:
+        """Set the mode; at the end of training, parameters may have changed, and the rows are conditioned on again."""
+        is_end = self.training and not mode
+        super().train(mode)
+        for part in self._parts * is_end:
+            part.condition()
+        return self
+
+    def eval(self) -> MixtureModel:
+        return self.train(False)
 
     @property
     def _parts(self) -> list[Part]:
