@@ -12,7 +12,8 @@ from kitt.errors import InvalidInputError
 from kitt.forecasting.pipeline import forecast, read_arguments
 from kitt.forecasting.result import Forecast
 from kitt.forecasting.series import Series, read_index
-from kitt.table.encoding import read_numbers, similar, strays
+from kitt.table.cells import read_numbers, strays
+from kitt.table.encoding import similar
 from kitt.table.reading import Notes, column_names, listed
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from kitt.errors import InvalidInputError
 from kitt.formatting import counted
+from kitt.table.cells import read_numbers, strays
 from kitt.table.encoding import (
     Encoding,
     array_of,
@@ -22,9 +23,7 @@ from kitt.table.encoding import (
     check_unique,
     frame_of,
     matrix_of,
-    read_numbers,
     similar,
-    strays,
 )
 from kitt.table.frames import as_frame
 from kitt.table.reading import Notes, Source, column_names, default_names, listed, read_table, refusal

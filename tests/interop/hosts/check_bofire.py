@@ -71,7 +71,8 @@ def check_a_surrogate() -> None:
 def check_a_strategy(features: list, kind: type, floor: float) -> None:
     domain = Domain(inputs=INPUTS, outputs=Outputs(features=features))
     data = kind(domain=domain, surrogate_specs=specs(domain.outputs), seed=0)
-    strategy = strategies.map(type(data).model_validate_json(data.model_dump_json()))
+    kind.model_rebuild(force=True)  # BoFire's strategies were compiled before the surrogate was registered
+    strategy = strategies.map(kind.model_validate_json(data.model_dump_json()))
     strategy.tell(measured(INPUTS.sample(10, seed=2), domain.outputs))
     for _ in range(5):
         candidates = strategy.ask(1)
