@@ -10,7 +10,7 @@ target. The tail is in `MixturePosterior.predictive` only.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -49,25 +49,84 @@ class Stratum:
     weight: float
     warp: Warp
     mean: Tensor  # (..., q)
-    covariance: Tensor  # (..., q, q)
+    covariance: Tensor  # (..., q, q), or (..., q, 1, 1) of each point by itself
+
+    @property
+    def variance(self) -> Tensor:
+        return _variance_in(self.mean, self.covariance)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Mean (..., q) and covariance of the standardised target at some points, as a stratum has them, and the strata."""
+
+    mean: Tensor
+    covariance: Tensor
+    strata: list[Stratum]
+
+    @property
+    def variance(self) -> Tensor:
+        return _variance_in(self.mean, self.covariance)
+
+    def of_points(self) -> Moments:
+        """What was computed for points as batches (q, ..., 1), as (..., q)."""
+        strata = [Stratum(s.weight, s.warp, *_points_last(s.mean, s.covariance)) for s in self.strata]
+        return Moments(*_points_last(self.mean, self.covariance), strata)
 
 
 class MixturePosterior(GPyTorchPosterior):
     """A mixture at some points: its moments as a normal distribution, draws from it, and each point by itself."""
 
-    def __init__(self, distribution: MultivariateNormal, strata: list[Stratum], tail: Tail, scale: _Scale) -> None:
-        super().__init__(distribution)
-        self.strata, self.tail = strata, tail
-        self._y_mean, self._y_scale = scale
+    def __init__(self, at: Callable[[bool], Moments], points: Tensor, tail: Tail, scale: _Scale) -> None:
+        """`at` computes the moments at points (..., q, D): of all jointly, or of each by itself, where they may be very many.
+
+        Nothing is computed before it is asked for.
+        """
+        self._at, self._is_alone, self.tail, self._is_mt = at, points.shape[-2] == 1, tail, False
+        self._points, self._y_mean, self._y_scale = points, *scale
+
+    @property
+    def device(self) -> torch.device:
+        return self._points.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self._points.dtype
+
+    @cached_property
+    def _joint(self) -> Moments:
+        return self._at(True)
+
+    @cached_property
+    def _single(self) -> Moments:
+        return self._joint if self._is_alone or "_joint" in self.__dict__ else self._at(False)
+
+    @property
+    def strata(self) -> list[Stratum]:
+        return self._joint.strata
+
+    @cached_property
+    def distribution(self) -> MultivariateNormal:  # type: ignore[override]
+        return _normal(self._y_mean + self._y_scale * self._joint.mean, self._y_scale**2 * self._joint.covariance)
+
+    @property
+    def mean(self) -> Tensor:
+        """Of each point (..., q, 1)."""
+        return (self._y_mean + self._y_scale * self._single.mean).unsqueeze(-1)
+
+    @property
+    def variance(self) -> Tensor:
+        """Of each point (..., q, 1)."""
+        return self._y_scale**2 * self._single.variance.unsqueeze(-1)
 
     @cached_property
     def predictive(self) -> Predictive:
         """Of the standardised target at each point by itself, the points of all batches one after the other."""
-        mean = np.stack([s.mean.detach().cpu().numpy().ravel() for s in self.strata])
-        variance = [torch.diagonal(s.covariance.detach(), dim1=-2, dim2=-1).clamp_min(_TINY) for s in self.strata]
-        std = np.sqrt(np.stack([v.cpu().numpy().ravel() for v in variance]))
-        w = (1 - self.tail.weight) * np.array([s.weight for s in self.strata])
-        return Predictive(w, mean, std, tuple(s.warp for s in self.strata), self.tail)
+        strata = self._single.strata
+        mean = np.stack([s.mean.detach().cpu().numpy().ravel() for s in strata])
+        std = np.sqrt(np.stack([s.variance.detach().clamp_min(_TINY).cpu().numpy().ravel() for s in strata]))
+        w = (1 - self.tail.weight) * np.array([s.weight for s in strata])
+        return Predictive(w, mean, std, tuple(s.warp for s in strata), self.tail)
 
     def rsample_from_base_samples(self, sample_shape: torch.Size, base_samples: Tensor) -> Tensor:
         """Draws (..., b, q, 1) from the mixture; which component a draw comes from depends on its position alone.
@@ -187,14 +246,18 @@ class MixtureModel(BotorchModel, FantasizeMixin):
         """The distribution at points (b, q, D), of the function or of observations; the tail is in `predictive` only."""
         self._check_outputs(output_indices or [0])
         noisy = observation_noise is True
-        mean, covariance, strata = self._moments(self._inputs(X), noisy)
-        mean, covariance = self.y_mean + self.y_scale * mean, self.y_scale**2 * covariance
+        Z, scale = self._inputs(X), (float(self.y_mean), float(self.y_scale))
+
+        def at(jointly: bool) -> Moments:
+            if jointly:
+                return Moments(*self._moments(Z, noisy))
+            return Moments(*self._moments(Z.movedim(-2, 0).unsqueeze(-2), noisy)).of_points()
+
+        posterior: Any = MixturePosterior(at, Z, self.tail if noisy else NO_TAIL, scale)
         if isinstance(observation_noise, Tensor):
-            covariance = covariance + torch.diag_embed(observation_noise[..., 0].expand(mean.shape))
-            posterior = GPyTorchPosterior(_normal(mean, covariance))
-        else:
-            scale = (float(self.y_mean), float(self.y_scale))
-            posterior = MixturePosterior(_normal(mean, covariance), strata, self.tail if noisy else NO_TAIL, scale)
+            mean, covariance = posterior.distribution.mean, posterior.distribution.covariance_matrix
+            extra = torch.diag_embed(observation_noise[..., 0].expand(mean.shape))
+            posterior = GPyTorchPosterior(_normal(mean, covariance + extra))
         return posterior if posterior_transform is None else posterior_transform(posterior)
 
     def _inputs(self, X: Tensor) -> Tensor:
@@ -282,6 +345,17 @@ class MixtureModel(BotorchModel, FantasizeMixin):
     def _check_outputs(self, indices: Sequence[int]) -> None:
         if any(index not in (0, -1) for index in indices):
             raise InvalidInputError(f"expected output 0: the model has one output; got {list(indices)}")
+
+
+def _points_last(mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
+    """(q, ..., 1) and (q, ..., 1, 1) as (..., q) and (..., q, 1, 1)."""
+    return mean.movedim(0, -2).squeeze(-1), covariance.movedim(0, -3)
+
+
+def _variance_in(mean: Tensor, covariance: Tensor) -> Tensor:
+    """The variances (..., q) in a covariance of all points, or in that of each by itself."""
+    each = covariance.dim() > mean.dim() + 1
+    return covariance[..., 0, 0] if each else torch.diagonal(covariance, dim1=-2, dim2=-1)
 
 
 def _normal(mean: Tensor, covariance: Tensor) -> MultivariateNormal:
