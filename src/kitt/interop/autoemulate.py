@@ -1,6 +1,6 @@
 """KITT as an emulator of autoemulate, which must be installed. Importing this file registers it.
 
-    ae = AutoEmulate(x, y, models=[KITTEmulator, "GaussianProcessRBF", "RadialBasisFunctions"])
+ae = AutoEmulate(x, y, models=[KITTEmulator, "GaussianProcessRBF", "RadialBasisFunctions"])
 """
 
 from __future__ import annotations

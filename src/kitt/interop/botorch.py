@@ -111,7 +111,7 @@ class KITTModel(BotorchModel, FantasizeMixin):
         return self._whole.posterior(self.transform_inputs(X), output_indices, observation_noise, posterior_transform)
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> Any:
-        """The same parameters and weights, given more points (..., n, D) with targets (..., n, m) too."""
+        """Keep parameters and weights, given more points (..., n, D) with targets (..., n, m) too."""
         Z = self.transform_inputs(X)
         parts: list[Any] = list(self.outputs)
         return self._with(

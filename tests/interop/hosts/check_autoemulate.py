@@ -20,7 +20,14 @@ def main() -> None:
     y, x = simulator.forward_batch(x)
     others = ["GaussianProcessRBF", "RadialBasisFunctions"]
     ae = AutoEmulate(
-        x, y, models=[KITTEmulator, *others], n_iter=2, n_splits=2, n_bootstraps=5, random_seed=0, show_progress_bar=False
+        x,
+        y,
+        models=[KITTEmulator, *others],
+        n_iter=2,
+        n_splits=2,
+        n_bootstraps=5,
+        random_seed=0,
+        show_progress_bar=False,
     )
     print(ae.summarise()[["model_name", "r2_test", "rmse_test"]].to_string())
     own = next(result for result in ae.results if result.model_name == "KITTEmulator")
@@ -39,7 +46,8 @@ def main() -> None:
     point = x[:3].clone().requires_grad_(True)
     (gradient,) = torch.autograd.grad(alone.predict(point, with_grad=True).mean.sum(), point)
     assert gradient.abs().sum() > 0
-    problem = {"num_vars": 2, "names": simulator.param_names, "bounds": simulator.param_bounds, "output_names": simulator.output_names}
+    columns = {"names": simulator.param_names, "bounds": simulator.param_bounds}
+    problem = {"num_vars": 2, **columns, "output_names": simulator.output_names}
     indices = SensitivityAnalysis(alone, problem=problem).run("sobol", n_samples=256)
     print(indices[["output", "parameter", "index", "value"]].head(4).to_string())
     assert np.isfinite(indices["value"]).all()
