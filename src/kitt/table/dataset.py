@@ -291,6 +291,13 @@ def _column(y: Any, rows: int) -> Any:
 def _target(series: pd.Series) -> tuple[FloatArray, Notes]:
     read = read_numbers(series)
     if read is None:
+        classes = series.astype(str).unique()
+        if len(classes) == 2:
+            raise refusal(
+                f"numbers in the target '{series.name}'",
+                f"text with two levels, {listed(classes)}",
+                "KITT predicts numbers, not classes: write 0 and 1 for the share of one of them, or use a classifier",
+            )
         remedy = "correct these cells, or name another target"
         raise refusal(f"numbers in the target '{series.name}'", f"text, {strays(series)}", remedy)
     if read[0].min() == read[0].max():
