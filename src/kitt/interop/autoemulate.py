@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from gpytorch.distributions import MultivariateNormal
 
 from kitt.errors import MissingExtraError
 from kitt.fitting.options import Options
@@ -18,15 +19,15 @@ from kitt.table.dataset import Dataset
 try:
     from autoemulate.core.device import TorchDeviceMixin
     from autoemulate.emulators import register
-    from autoemulate.emulators.base import ProbabilisticEmulator
+    from autoemulate.emulators.base import GaussianEmulator
     from autoemulate.transforms.standardize import StandardizeTransform
 except ImportError as error:
     raise MissingExtraError("autoemulate", None, "an emulator for autoemulate") from error
 
 
 @register
-class KITTEmulator(ProbabilisticEmulator):
-    """A mixture of kernels for each output. Its distributions are those of observations, independent between points."""
+class KITTEmulator(GaussianEmulator):
+    """A mixture of kernels for each output. At each point, observations of the outputs are independent normal variables."""
 
     supports_grad = True
 
@@ -62,9 +63,9 @@ class KITTEmulator(ProbabilisticEmulator):
         self.models: list[Model] = [suggest_dataset(Dataset.from_arrays(X, own), options).fitted for own in Y.T]
         self._parts = [model.to_botorch() for model in self.models]
 
-    def _predict(self, x: torch.Tensor, with_grad: bool) -> torch.distributions.Distribution:
+    def _predict(self, x: torch.Tensor, with_grad: bool) -> MultivariateNormal:
         with torch.set_grad_enabled(with_grad):
             told = [part.posterior(x.double(), observation_noise=True) for part in self._parts]
-            mean = torch.cat([posterior.mean for posterior in told], -1).to(x.dtype)
-            std = torch.cat([posterior.variance for posterior in told], -1).sqrt().to(x.dtype)
-            return torch.distributions.Independent(torch.distributions.Normal(mean, std), 1)
+            mean = torch.cat([posterior.mean for posterior in told], -1)
+            variance = torch.cat([posterior.variance for posterior in told], -1)
+            return MultivariateNormal(mean.to(x.dtype), torch.diag_embed(variance).to(x.dtype))

@@ -1,4 +1,4 @@
-"""KITT's model in Ax's own loop: selection, analyses, storage, cross-validation, several objectives: `make host-ax`."""
+"""KITT's model in Ax's own loop: selection, analyses, storage, cross-validation, several objectives."""
 
 import tempfile
 import time

@@ -1,4 +1,4 @@
-"""KITT's surrogate and kernels in BayBE's campaigns: `make host-baybe`."""
+"""KITT's surrogate and kernels in BayBE's campaigns."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""KITT's surrogate in BoFire: fit, cross-validation, storage, strategies, several outputs: `make host-bofire`."""
+"""KITT's surrogate in BoFire: fit, cross-validation, storage, strategies, several outputs."""
 
 import warnings
 

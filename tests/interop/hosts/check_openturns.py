@@ -1,4 +1,4 @@
-"""KITT's functions inside OpenTURNS: validation, gradients, sensitivity, reliability: `make host-smt`."""
+"""KITT's functions inside OpenTURNS: validation, gradients, sensitivity, reliability."""
 
 import warnings
 

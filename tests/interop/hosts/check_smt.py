@@ -1,4 +1,4 @@
-"""SMT's own test cases, with KITT among the surrogates and the tolerances of its kriging: `make host-smt`."""
+"""SMT's own test cases, with KITT among the surrogates and the tolerances of its kriging."""
 
 import unittest
 import warnings
