@@ -102,14 +102,14 @@ def test_fantasies_and_conditioning(one: KITTModel, two: KITTModel, outputs: int
 
 
 def test_pending_points_count(one: KITTModel) -> None:
-    """A pending point adds nothing to itself: another one is then worth more, although alone it is worth less."""
+    """The improvement is that of the best of all points, also of those that are evaluated already."""
     best = targets(points(14))[:, 0].max()
     free = qLogExpectedImprovement(one, best_f=best)
     candidate, _ = optimize_acqf(free, UNIT, q=1, num_restarts=2, raw_samples=16)
     taken = qLogExpectedImprovement(one, best_f=best, X_pending=candidate)
     same, other = candidate.unsqueeze(0), points(1, 1, seed=7)
-    assert free(other) < free(same)
-    assert taken(other) > taken(same)
+    assert free(other) < free(same) - 0.5
+    assert taken(other) > free(same) - 0.1
 
 
 def test_several_objectives(two: KITTModel) -> None:

@@ -129,6 +129,18 @@ def test_points_that_were_measured_or_repeat(model: Model, plain: Model) -> None
         assert posterior.rsample(torch.Size([16])).isfinite().all()
 
 
+def test_gradients_at_points_without_variance() -> None:
+    """Where a function without noise was measured nothing is left of its variance, and a part of a ratio is zero."""
+    X, _ = rows(30, 0)
+    data = kitt.Dataset.from_arrays(X, 5 + np.sin(X[:, 0]) + X[:, 1])
+    fits = [kitt.fit(word, data, random_state=0) for word in ("RBF", "Matern52")]
+    exact = Model.of(Mixture.of(fits, [0.6, 0.4]), data).to_botorch()
+    Z = torch.tensor(np.concatenate([X[:3], X[:1], X[:2] + 0.1])).requires_grad_(True)
+    posterior = exact.posterior(Z)
+    (posterior.rsample(torch.Size([8])).sum() + posterior.distribution.covariance_matrix.sum()).backward()
+    assert Z.grad.isfinite().all()
+
+
 def test_far_beyond_the_end_of_a_transform(model: Model) -> None:
     """There all values of the target are the last one that the transform knows, without any variance."""
     gp = model.mixture.models[1]

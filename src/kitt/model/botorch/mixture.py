@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -26,7 +27,7 @@ from gpytorch.distributions import MultivariateNormal
 from linear_operator import to_linear_operator
 from torch import Tensor
 
-from kitt.errors import InvalidInputError
+from kitt.errors import FitError, InvalidInputError
 from kitt.fitting.gp import unwarped
 from kitt.kernels.exact import cholesky, function_at
 from kitt.model.botorch.part import Part
@@ -46,7 +47,8 @@ from kitt.model.predictive import NO_TAIL, Predictive, Tail
 from kitt.table.ranges import checked_box
 from kitt.table.scaling import Warp
 
-_TINY = 1e-300
+_TINY = 1e-100  # as in `model.components`
+_ROUNDING = (0.0, 1e-10, 1e-8)  # of the target's variance, added to that of points where rounding errors are larger
 _LEAST = 1e-18  # variance of a point; none is left where the transform of the target ends
 _GOLDEN = (5**0.5 - 1) / 2
 _Scale = tuple[float, float]  # mean and scale of the target
@@ -380,4 +382,13 @@ def _owners(weights: list[float], count: int, start: float) -> Tensor:
 
 
 def _root(covariance: Tensor) -> Tensor:
-    return cholesky(covariance, "the posterior")
+    """A Cholesky factor of a covariance on the standardised scale.
+
+    At points that were measured without noise it holds rounding errors alone. These are as small as the kernel is large, and
+    not as the covariance, so jitter of their size is added where its own would not do.
+    """
+    eye = torch.eye(covariance.shape[-1], dtype=covariance.dtype)
+    for rounding in _ROUNDING:
+        with suppress(FitError):
+            return cholesky(covariance + rounding * eye, "the posterior")
+    return cholesky(covariance + _ROUNDING[-1] * 100 * eye, "the posterior")
