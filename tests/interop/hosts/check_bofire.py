@@ -1,4 +1,4 @@
-"""KITT's surrogate in BoFire: fit, cross-validation, storage, strategies, several outputs."""
+"""KITT's surrogate in BoFire: fit, cross-validation, storage, a strategy."""
 
 import warnings
 
@@ -7,8 +7,8 @@ import pandas as pd
 import torch
 from bofire.data_models.api import Domain, Inputs, Outputs
 from bofire.data_models.features.api import CategoricalInput, ContinuousInput, ContinuousOutput
-from bofire.data_models.objectives.api import MaximizeObjective, MinimizeObjective
-from bofire.data_models.strategies.api import MoboStrategy, SoboStrategy
+from bofire.data_models.objectives.api import MaximizeObjective
+from bofire.data_models.strategies.api import SoboStrategy
 from bofire.data_models.surrogates.api import BotorchSurrogates
 from bofire.data_models.surrogates.scaler import ScalerEnum
 from bofire.strategies import api as strategies
@@ -26,15 +26,12 @@ INPUTS = Inputs(
     ]
 )
 YIELD = ContinuousOutput(key="yield", objective=MaximizeObjective(w=1.0))
-COST = ContinuousOutput(key="cost", objective=MinimizeObjective(w=1.0))
 
 
-def measured(points: pd.DataFrame, outputs: Outputs) -> pd.DataFrame:
+def measured(points: pd.DataFrame) -> pd.DataFrame:
     bonus = points["solvent"].map({"water": 0.0, "ethanol": 15.0, "toluene": 5.0}).astype(float)
     top = 60 * np.exp(-(((points["temperature"] - 80) / 30) ** 2) - ((points["time"] - 6) / 3) ** 2)
-    values = {"yield": top + bonus, "cost": points["temperature"] / 10 + points["time"]}
-    own = {key: values[key] for key in outputs.get_keys()}
-    return points[INPUTS.get_keys()].assign(**own, **{f"valid_{key}": 1 for key in own})
+    return points[INPUTS.get_keys()].assign(**{"yield": top + bonus, "valid_yield": 1})
 
 
 def specs(outputs: Outputs) -> BotorchSurrogates:
@@ -46,13 +43,13 @@ def check_a_surrogate() -> None:
     outputs = Outputs(features=[YIELD])
     data = KITTSurrogate(inputs=INPUTS, outputs=outputs)
     assert TypeAdapter(KITTSurrogate).validate_json(data.model_dump_json()).model_dump_json() == data.model_dump_json()
-    experiments = measured(INPUTS.sample(40, seed=0), outputs)
+    experiments = measured(INPUTS.sample(40, seed=0))
     surrogate = surrogates.map(data)
     surrogate.fit(experiments)
     assert isinstance(surrogate.model, KITTModel)
     new = INPUTS.sample(20, seed=1)
     told = surrogate.predict(new)
-    error = (told["yield_pred"] - measured(new, outputs)["yield"]).abs().mean()
+    error = (told["yield_pred"] - measured(new)["yield"]).abs().mean()
     print(f"mean error {error:.2f} of a range of 75")
     assert error < 3
     again = surrogates.map(data)
@@ -73,29 +70,13 @@ def check_a_strategy(features: list, kind: type, floor: float) -> None:
     data = kind(domain=domain, surrogate_specs=specs(domain.outputs), seed=0)
     kind.model_rebuild(force=True)  # BoFire's strategies were compiled before the surrogate was registered
     strategy = strategies.map(kind.model_validate_json(data.model_dump_json()))
-    strategy.tell(measured(INPUTS.sample(10, seed=2), domain.outputs))
+    strategy.tell(measured(INPUTS.sample(10, seed=2)))
     for _ in range(5):
         candidates = strategy.ask(1)
-        strategy.tell(measured(candidates, domain.outputs))
+        strategy.tell(measured(candidates))
     best = strategy.experiments["yield"].max()
     print(f"{kind.__name__}: best yield {best:.1f} after 15 experiments")
     assert best > floor
-
-
-def check_inputs_of_its_own() -> None:
-    """A surrogate with some of the inputs of the domain, which BoFire filters by an input transform."""
-    some = Inputs(features=[INPUTS.get_by_key("temperature"), INPUTS.get_by_key("time")])
-    domain = Domain(inputs=INPUTS, outputs=Outputs(features=[YIELD, COST]))
-    own = [
-        KITTSurrogate(inputs=INPUTS, outputs=Outputs(features=[YIELD])),
-        KITTSurrogate(inputs=some, outputs=Outputs(features=[COST])),
-    ]
-    data = MoboStrategy(domain=domain, surrogate_specs=BotorchSurrogates(surrogates=own), seed=0)
-    strategy = strategies.map(data)
-    strategy.tell(measured(INPUTS.sample(14, seed=2), domain.outputs))
-    predicted = strategy.predict(strategy.experiments)
-    assert (predicted["cost_pred"] - strategy.experiments["cost"]).abs().max() < 0.5
-    strategy.ask(1)
 
 
 if __name__ == "__main__":
@@ -103,6 +84,4 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     check_a_surrogate()
     check_a_strategy([YIELD], SoboStrategy, 50)
-    check_a_strategy([YIELD, COST], MoboStrategy, 40)
-    check_inputs_of_its_own()
     print("all checks passed")
