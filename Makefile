@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 SUPPLY = test -x .venvs/supply/bin/pip-audit || { $(PYTHON) -m venv .venvs/supply && .venvs/supply/bin/python -m pip install \
 	--quiet --disable-pip-version-check pip-audit==2.10.1 pip-licenses==5.5.5 cyclonedx-bom==7.5.0; }
 
-.PHONY: audit supply clusters-check demo docs test test-slow test-all test-exports wheel-test bench-series forecaster-check results clean help
+.PHONY: audit supply clusters-check demo docs test test-slow test-all test-exports wheel-test bench-series test-hosts results clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -72,11 +72,8 @@ clusters-check:  ## the configuration of docs/many-machines.md, read by dask-job
 results: $(VENV)/dev  ## the published numbers again, from this commit; resumable, about sixteen hours on one core; ARGS=--list shows the steps
 	OMP_NUM_THREADS=1 $(BIN)/python -m kitt_lab.bench.results $(if $(DATA),--data $(DATA)) $(ARGS)
 
-forecaster-check: $(VENV)/dev  ## sktime's own checks of the forecaster, in an environment of its own
-	@test -x .venvs/sktime/bin/python || $(PYTHON) -m venv .venvs/sktime
-	.venvs/sktime/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	.venvs/sktime/bin/python -m pip install --quiet --disable-pip-version-check sktime pytest -e .
-	OMP_NUM_THREADS=1 .venvs/sktime/bin/python tests/forecasting/check_sktime.py
+test-hosts:  ## KITT inside Ax, BayBE, BoFire and others, in environments of their own (about 10 GB); HOSTS="ax smt" for some
+	PYTHON=$(PYTHON) tests/interop/hosts/run.sh $(HOSTS)
 
 clean:  ## remove everything that the other targets made
 	rm -rf $(VENV) .venvs build demo.png demo-engel.* docs/gallery/*.md docs/gallery/*.png

@@ -209,7 +209,7 @@ def test_a_kernel_does_not_grow_where_that_gains_nothing_or_rows_are_few() -> No
 
 
 def test_words_of_two_captions_make_a_sum() -> None:
-    """The target is linear but for a wave of a tenth of its size, which few rows show only where there is little noise."""
+    """The target is linear but for a wave of a tenth of its size. With few rows there are no sums."""
 
     def rows(count: int, noise: float) -> Table:
         rng = np.random.default_rng(0)
@@ -218,8 +218,7 @@ def test_words_of_two_captions_make_a_sum() -> None:
         return Table.of(Dataset.from_arrays(X, y))
 
     assert "Linear + RBF" in expressions_of(fits(rows(320, 0.1), ["Linear", "RBF"]))
-    assert "Linear + RBF" in expressions_of(fits(rows(120, 0.1), ["Linear", "RBF"]))
-    assert "Linear + RBF" not in expressions_of(fits(rows(120, 1.5), ["Linear", "RBF"]))
+    assert "Linear + RBF" not in expressions_of(fits(rows(120, 0.1), ["Linear", "RBF"]))
 
 
 def test_a_skewed_target_is_also_fitted_transformed() -> None:

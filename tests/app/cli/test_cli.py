@@ -161,6 +161,25 @@ def test_missing_values(run, folder) -> None:
     assert (code, json.loads(out)["rows"]) == (0, 30)
 
 
+def test_rows_with_gaps_do_not_stop_the_others(run, folder, model, tmp_path) -> None:
+    new = pd.read_csv(folder / "new.txt.part").astype(object)
+    new.loc[1, "a"], new.loc[2, "b"] = None, "much"
+    new.to_csv(tmp_path / "new.csv", index=False)
+    code, text, err = run("predict", model, tmp_path / "new.csv", "--json")
+    assert code == 0
+    assert "column 'b': no number, and taken as missing: 'much'" in err
+    assert "2 rows of 4 without a value of a (1), b (1)" in err
+    made = [json.loads(line) for line in text.splitlines()]
+    whole = [json.loads(line) for line in run("predict", model, folder / "new.txt.part", "--json")[1].splitlines()]
+    assert [m["mean"] == pytest.approx(w["mean"]) for m, w in zip(made, whole, strict=True)] == [
+        True,
+        False,
+        False,
+        True,
+    ]
+    assert made[1]["std"] > whole[1]["std"]
+
+
 def test_fit_predict_explain_export(run, folder, model, tmp_path) -> None:
     code, _, err = run("predict", model, folder / "new.txt.part", "-o", tmp_path / "out.csv")
     assert (code, err) == (0, "")

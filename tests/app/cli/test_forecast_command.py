@@ -43,7 +43,7 @@ def test_the_only_column_of_dates_has_the_times(run, sales: Path) -> None:
     code, text, errors = run(sales, "-n", 2)
     assert code == 0
     assert "12 steps (a year)" in " ".join(text.split())
-    assert "the dates of column 'month' are the times" in errors
+    assert "column 'month' has the times" in errors
     frame = pd.read_csv(sales)
     pd.concat([frame, frame[:1]]).to_csv(sales, index=False)
     code, _, errors = run(sales, "-n", 2)
@@ -54,6 +54,10 @@ def test_the_only_column_of_dates_has_the_times(run, sales: Path) -> None:
 def test_a_column_of_numbers_that_may_be_times_is_pointed_out(run, sales: Path) -> None:
     frame = pd.read_csv(sales)
     frame.assign(month=np.arange(48) * 2).to_csv(sales, index=False)
+    code, _, errors = run(sales, "-n", 2, "--season", 0)
+    assert code == 0
+    assert "column 'month' has the times" in errors  # they are evenly spaced
+    frame.assign(month=np.arange(48) ** 2).to_csv(sales, index=False)
     code, _, errors = run(sales, "-n", 2, "--season", 0)
     assert code == 0
     assert "column 'month' looks like times and is not used" in errors

@@ -93,7 +93,7 @@ def forecast(
 
 def _tasks(paths: Sequence[str], wanted: ColumnRoles) -> list[SeriesTask]:
     """The name, the rows and the columns of each series; for one of several files that cannot be read, the error."""
-    from kitt.forecasting.tables import dates_of, series_of
+    from kitt.forecasting.tables import series_of, times_of
     from kitt.table.reading import read_table
 
     tasks: list[SeriesTask] = []
@@ -106,9 +106,9 @@ def _tasks(paths: Sequence[str], wanted: ColumnRoles) -> list[SeriesTask]:
                 raise
             tasks.append((path, error, None))  # the others are forecast
             continue
-        if columns.time is None and (dates := dates_of(frame, columns)) is not None:
-            columns = replace(columns, time=dates)
-            read = (*read, f"the dates of column '{dates}' are the times; --time names another column")
+        if columns.time is None and (times := times_of(frame, columns)) is not None:
+            columns = replace(columns, time=times)
+            read = (*read, f"column '{times}' has the times; --time names another column")
         notes([*read, *_unused_times(frame, columns)])
         for name, rows in series_of(frame, columns):
             full = ": ".join(part for part in (path if len(paths) > 1 else "", name) if part)
