@@ -223,7 +223,7 @@ def _slope(c: Context) -> Distribution:
 DEFAULT = Preset(
     "default",
     "Ours, for standardised real tables: lengthscales and wavelengths grow with the root of the number of active "
-    "dimensions, periods are within what the inputs can resolve, and there is always noise.",
+    "dimensions, periods are within what the inputs can resolve, and there may be noise or none.",
     {
         Parameter.LENGTHSCALE: _lengthscale,
         Parameter.PERIOD: lambda c: LogNormal(math.log(1.2) + 0.25 * math.log(c.dims), 0.7),
