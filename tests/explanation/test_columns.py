@@ -10,29 +10,30 @@ import torch
 from explain_work import fit
 
 import kitt
-from kitt.explanation.columns import shape, shares
-from kitt.explanation.facts import Check, Curve
+from kitt.explanation.facts import Check
+from kitt.model.curves import Curve, shape
+from kitt.model.sensitivity import sensitivity
 
 
 def test_shares_of_columns_are_those_of_the_function() -> None:
     """2 a + b c of independent uniform columns: 4/12 : (1/12)² of 1/3 + 1/144."""
     X = torch.from_numpy(np.random.default_rng(0).uniform(-0.5, 0.5, (400, 4)))
     groups = [(name, [d]) for d, name in enumerate("abcd")]
-    found = shares(lambda Z: 0.3 * Z[:, 0] + Z[:, 1] * Z[:, 2], X, groups)
+    found = sensitivity(lambda Z: 0.3 * Z[:, 0] + Z[:, 1] * Z[:, 2], X, groups)
     alone, together = 0.09 / 12, 1 / 144
-    assert found.alone[0] == pytest.approx(alone / (alone + together), abs=0.08)
-    np.testing.assert_allclose(found.alone[1:], 0, atol=0.08)
+    assert found.first[0] == pytest.approx(alone / (alone + together), abs=0.08)
+    np.testing.assert_allclose(found.first[1:], 0, atol=0.08)
     assert found.pairs[0].columns == ("b", "c")
     assert found.pairs[0].share == pytest.approx(together / (alone + together), abs=0.1)
-    assert found.alone.sum() + sum(pair.share for pair in found.pairs) <= 1 + 1e-9
+    assert found.first.sum() + sum(pair.share for pair in found.pairs) <= 1 + 1e-9
     assert found.total[3] == pytest.approx(0, abs=1e-12)
 
 
 def test_one_column_has_everything() -> None:
     x = np.linspace(0, 1, 50)
     explanation = kitt.explain(fit("RBF", {"x": x}, np.sin(5 * x)), check=False)
-    assert explanation.columns[0].alone == 1
-    assert explanation.columns[0].sensitivity == 1
+    assert explanation.effects[0].alone == 1
+    assert explanation.effects[0].sensitivity == 1
 
 
 @pytest.mark.parametrize(
@@ -72,7 +73,7 @@ def test_shares_have_the_uncertainty_of_the_function() -> None:
     def error(n: int, noise: float) -> float:
         X = {name: rng.uniform(-1, 1, n) for name in ("a", "b")}
         explanation = kitt.explain(fit("RBF", X, X["a"] + 0.5 * X["b"] + noise * rng.normal(size=n)), check=False)
-        strongest = explanation.columns[0]
+        strongest = explanation.effects[0]
         assert strongest.alone_error is not None
         assert strongest.sensitivity_error is not None
         return strongest.alone_error
@@ -118,7 +119,7 @@ def test_a_column_that_is_needed_is_named_though_it_moves_little() -> None:
     rng = np.random.default_rng(0)
     X = {name: rng.normal(size=80) for name in ("a", "b")}
     explanation = kitt.explain(fit("RBF", X, X["a"] + 0.2 * X["b"] + 0.01 * rng.normal(size=80)))
-    assert 0.01 < next(effect.sensitivity for effect in explanation.columns if effect.column == "b") < 0.05
+    assert 0.01 < next(effect.sensitivity for effect in explanation.effects if effect.column == "b") < 0.05
     assert explanation.is_supported("column", "b")
     assert "function of a and b." in explanation.text
 
@@ -147,12 +148,12 @@ def test_places_are_told_as_finely_as_the_curve_tells_them() -> None:
 def test_shares_of_a_known_function() -> None:
     """Of 3 a b + c with uniform columns, the pair makes 3/4 of the variance and c 1/4."""
     X = torch.linspace(-1, 1, 200, dtype=torch.float64)[:, None].repeat(1, 4)
-    found = shares(lambda Z: 3 * Z[:, 0] * Z[:, 1] + Z[:, 2], X, [(name, [d]) for d, name in enumerate("abcd")])
-    assert found.alone == pytest.approx([0, 0, 0.25, 0], abs=0.03)
+    found = sensitivity(lambda Z: 3 * Z[:, 0] * Z[:, 1] + Z[:, 2], X, [(name, [d]) for d, name in enumerate("abcd")])
+    assert found.first == pytest.approx([0, 0, 0.25, 0], abs=0.03)
     assert found.total == pytest.approx([0.75, 0.75, 0.25, 0], abs=0.03)
     assert found.pairs[0].columns == ("a", "b")
     assert found.pairs[0].share == pytest.approx(0.75, abs=0.03)
-    assert max(found.alone_error.max(), found.total_error.max()) < 0.03
+    assert max(found.first_error.max(), found.total_error.max()) < 0.03
 
 
 def test_levels_have_no_slope_and_nothing_grows_with_them() -> None:

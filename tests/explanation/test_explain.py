@@ -59,7 +59,7 @@ def test_the_period_is_found(explanation: Explanation) -> None:
 
 
 def test_the_idle_column_is_left_out(explanation: Explanation) -> None:
-    assert [effect.column for effect in explanation.columns if effect.is_active] == ["month"]
+    assert [effect.column for effect in explanation.effects if effect.is_active] == ["month"]
     assert "other" not in explanation.text
 
 
@@ -95,9 +95,9 @@ def test_levels_move_together() -> None:
     frame = pd.DataFrame({"x": rng.normal(size=60), "kind": kind})
     suggestion = kitt.suggest(frame, (kind == "a") * 2.0 + 0.1 * rng.normal(size=60), k=1, fit=True, fit_options=QUICK)
     explanation = kitt.explain(suggestion)
-    assert {effect.column for effect in explanation.columns} == {"x", "kind"}
-    assert explanation.columns[0].column == "kind"
-    assert explanation.columns[0].direction is None
+    assert {effect.column for effect in explanation.effects} == {"x", "kind"}
+    assert explanation.effects[0].column == "kind"
+    assert explanation.effects[0].direction is None
 
 
 def test_noise_that_grows_with_the_prediction_is_told_so() -> None:
@@ -195,7 +195,7 @@ def test_the_kernel_of_the_target_as_it_is_is_explained(skewed: Model) -> None:
     assert str(explanation.expression) == "RBF"
     assert explanation.weight == pytest.approx(0.2)
     assert [(str(e), weight) for e, weight in explanation.others] == [("Matern52", pytest.approx(0.8))]
-    assert explanation.columns[0].column == "x"
+    assert explanation.effects[0].column == "x"
     span = np.ptp(skewed.rows.y)
     assert 0.01 * span < explanation.noise.level < span  # in units of the target
 

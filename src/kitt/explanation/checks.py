@@ -168,6 +168,16 @@ def start_on_all(table: Table, expression: Expression, like: GP | None = None) -
     return start_of(fitter.fit(expression).fitted_kernel)
 
 
+def _on(word: Word, keep: list[int]) -> Word | None:
+    """A word of a table on some of its columns; None if one of its factors has none of them."""
+    if not word.columns:
+        return word
+    places = [tuple(keep.index(d) for d in own if d in keep) for own in word.columns]
+    if any(own and not left for own, left in zip(word.columns, places, strict=True)):
+        return None
+    return replace(word, columns=tuple(places))
+
+
 class Checker:
     """Checks claims about one fitted GP, on the same rows and folds; what cannot be fitted is not supported."""
 
@@ -205,11 +215,19 @@ class Checker:
             return compared("column", name, self.whole, no_signal(self.table, self.folds))
         table = replace(self.table, X=self.table.X[:, keep], shortest=self.table.shortest[keep])
         table = replace(table, columns=tuple(self.table.columns[d] for d in keep))
+        expression, start = self._without(keep)
+        check = self._against("column", name, expression, start, table)
+        return check and replace(check, errors=errors_among(among))
+
+    def _without(self, keep: list[int]) -> tuple[Expression, Tensor | None]:
+        """The kernel on some of the columns, with its parameters; words of chosen columns are fitted from the start."""
+        expression = self.model.expression
+        if any(word.columns for word in expression):
+            words = [_on(word, keep) for word in expression]
+            return Expression(tuple(dict.fromkeys(w for w in words if w)) or (Word((Primitive.WHITE,)),)), None
         values = {n: np.asarray(v, np.float64) for n, v in self.model.fitted_kernel.parameters.items()}
         values = {n: v[keep] if v.ndim else v for n, v in values.items()}
-        start = _flat(self.model.expression.noise_last, len(keep), values)
-        check = self._against("column", name, self.model.expression, start, table)
-        return check and replace(check, errors=errors_among(among))
+        return expression, _flat(expression.noise_last, len(keep), values)
 
     def _against(
         self, claim: str, about: str, other: Expression, start: Tensor | None, table: Table | None = None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from kitt.clock import Clock
 from kitt.explanation import repetitions
+from kitt.explanation.absence import rows_for_absence, upper_limit
 from kitt.explanation.checks import (
     Checker,
     LeftOut,
@@ -20,8 +22,16 @@ from kitt.explanation.checks import (
     start_on_all,
     table_of,
 )
-from kitt.explanation.columns import Groups
-from kitt.explanation.facts import Check, Part, Repetition, errors_among
+from kitt.explanation.facts import (
+    MARGINS,
+    OF_ERROR,
+    OF_VARIANCE,
+    Check,
+    Effect,
+    Part,
+    Repetition,
+    errors_among,
+)
 from kitt.explanation.words import Words
 from kitt.fitting.fit import UNFIT, start_of
 from kitt.fitting.folds import is_wave
@@ -31,14 +41,14 @@ from kitt.formatting import counted
 from kitt.kernels.grammar import Expression, Primitive, Word
 from kitt.kernels.priors import NOISE_FLOOR
 from kitt.model.evidence import Evidence
+from kitt.model.sensitivity import Groups
 from kitt.table.means import mean_and_error
 from kitt.table.scaling import FloatArray, Standardiser
 
 _REPEATS = (Primitive.PERIODIC, Primitive.COSINE)
 
 # What is checked; set by hand, but for the smallest share, which was chosen on the simulated tables of `kitt bench claims`.
-SECONDS = 30.0  # for all checks of a model; a claim that was not checked is not stated
-COLUMNS = 6  # largest number of columns of which it is checked whether the model needs them
+COLUMNS = 12  # largest number of columns of which it is checked whether the model needs them
 REPETITION_COLUMNS = 1  # of a table of several columns: number of columns along which periods are searched
 KERNEL_PERIODS = 2  # of a table of several columns: largest number of periods of fitted kernels that are tried
 MIN_SHARE = 0.01  # of the variance of observations, that the fitted mean must repeat
@@ -56,6 +66,7 @@ class Claims:
     explained: float | None = None  # share of the variance of left-out rows
     repetitions: tuple[Repetition, ...] = ()
     checks: tuple[Check, ...] = field(default=())
+    unchecked: tuple[str, ...] = ()  # what was left out because of a deadline
 
 
 def signal(observed: FloatArray, mean: FloatArray, plain: FloatArray) -> tuple[float, Check]:
@@ -64,7 +75,7 @@ def signal(observed: FloatArray, mean: FloatArray, plain: FloatArray) -> tuple[f
     Densities would not do: under a model with heavy tails they are higher than under a normal one even for pure noise.
     """
     gain, error = _of_ratio((observed - mean) ** 2, (observed - plain) ** 2)
-    return gain, Check("signal", "all columns", gain, error, len(observed), "share of variance")
+    return gain, Check("signal", "all columns", gain, error, len(observed), OF_VARIANCE)
 
 
 def _of_ratio(left: FloatArray, whole: FloatArray) -> tuple[float, float]:
@@ -112,7 +123,7 @@ def _typical(observed: FloatArray, mean: FloatArray, variance: FloatArray) -> li
             gain,
             error,
             len(left),
-            "share of absolute error",
+            OF_ERROR,
             errors_among(HIDDEN_AMONG),
         )
     ]
@@ -122,45 +133,60 @@ def check_claims(
     model: GP,
     others: Sequence[GP],
     parts: Sequence[Part],
+    effects: Sequence[Effect],
     groups: Groups,
     s: Standardiser,
     evidence: Evidence | None = None,
+    clock: Clock | None = None,
 ) -> Claims:
-    """Check what may be stated about a fitted GP; the periods of `others`, further ones, are considered too."""
-    clock = Clock(SECONDS)
+    """Check what may be stated about a fitted GP; the periods of `others`, further ones, are considered too.
+
+    Columns are checked in the order of their `effects`. When the clock is over, what is left is not checked.
+    """
+    clock = clock or Clock.unlimited()
     observed = mean = variance = np.zeros(0)
     if evidence is not None:
         observed, mean = s.transform_y(evidence.observed), s.transform_y(evidence.mean)
         variance = (evidence.std / s.y_scale) ** 2
-    nothing = Check("signal", "all columns", 0.0, 0.0, model.rows, "share of variance")
-    if not parts:
-        return Claims(0.0, (), (nothing, *_hidden(observed, mean, variance)))
+    nothing = Check("signal", "all columns", 0.0, 0.0, model.rows, OF_VARIANCE)
     try:
-        checker = Checker(model)
+        checker = Checker(model) if parts else None
     except UNFIT:  # it cannot be fitted without some of the rows
-        return Claims(0.0, (), (nothing,))
+        return Claims(0.0, (), (_limited(nothing, model),))
+    if checker is None:
+        return Claims(0.0, (), (_limited(nothing, model), *_hidden(observed, mean, variance)))
     if evidence is None:
         out = _searched_anew(checker) if is_wave(model) else checker.whole
         observed, mean, variance = out.target, out.mean, out.variance
     explained, is_signal = signal(observed, mean, np.zeros(len(mean)))
-    checks = [is_signal, *_noise(checker)]
+    checks = [_limited(is_signal, model), *_noise(checker)]
     if not is_signal.is_supported:
-        checks += _hidden(observed, mean, variance)
+        return Claims(explained, (), (*checks, *_hidden(observed, mean, variance)))
     stated: list[Repetition] = []
-    if is_signal.is_supported:
-        left = sum(part.share for part in parts)  # periods overlap where cycles are few: together they make at most all
-        for repetition in _repetitions(model, others, checker, groups, s, clock):
-            share, level = _repeated(repetition, model, parts, groups, s)
-            share = min(share, left)
-            if share >= MIN_SHARE:
-                left -= share
-                stated.append(replace(repetition, share=share, level=level))
-                checks.append(repetition.check)
-        for check in _structure(checker, parts, groups):
-            checks.append(check)
-            if clock.is_over:
-                break
-    return Claims(explained, tuple(stated), tuple(checks))
+    left = sum(part.share for part in parts)  # periods overlap where cycles are few: together they make at most all
+    for repetition in _repetitions(model, others, checker, groups, s, clock):
+        share, level = _repeated(repetition, model, parts, groups, s)
+        share = min(share, left)
+        if share >= MIN_SHARE:
+            left -= share
+            stated.append(replace(repetition, share=share, level=level))
+            checks.append(repetition.check)
+    unchecked = ["further periods"] if clock.is_over else []
+    for what, check in _structure(checker, effects, groups):
+        if clock.is_over:
+            unchecked.append(what)
+        elif (found := check()) is not None:
+            checks.append(found)
+    return Claims(explained, tuple(stated), tuple(checks), tuple(unchecked))
+
+
+def _limited(check: Check, model: GP) -> Check:
+    """The check of a signal with the limit of what smooth functions of the columns can explain at most."""
+    if check.is_supported:
+        return check
+    X = model.X.numpy()
+    limit = upper_limit(X, model.warp.inverse(model.y.numpy()))
+    return replace(check, limit=limit, more_rows=rows_for_absence(X, MARGINS[OF_VARIANCE]))
 
 
 def _searched_anew(checker: Checker) -> LeftOut:
@@ -168,26 +194,15 @@ def _searched_anew(checker: Checker) -> LeftOut:
     return held_out(checker.table, checker.model.expression.noise_last, checker.folds, None, checker.model)
 
 
-def _structure(checker: Checker, parts: Sequence[Part], groups: Groups) -> Iterator[Check]:
-    """Straight lines, strengths that change, roughness, and columns, the strongest first."""
-    for part in parts:
-        linear = part.word.factors.count(Primitive.LINEAR)
-        if not linear:
-            continue
-        claim = "trend" if linear == len(part.word.factors) else "strength"
-        if (check := checker.word(claim, part.word)) is not None:
-            yield check
-    if (check := checker.roughness()) is not None:
-        yield check
-    strength = {name: max((_of(part, name) for part in parts), default=0.0) for name, _ in groups}
-    for name, places in sorted(groups, key=lambda group: -strength[group[0]])[:COLUMNS]:
-        if (check := checker.column(name, places, len(groups))) is not None:
-            yield check
-
-
-def _of(part: Part, column: str) -> float:
-    """The share of the variance of the target that a column moves within a part."""
-    return next((abs(part.share) * e.sensitivity for e in part.effects if e.column == column), 0.0)
+def _structure(
+    checker: Checker, effects: Sequence[Effect], groups: Groups
+) -> Iterator[tuple[str, Callable[[], Check | None]]]:
+    """What is checked, and how: roughness, and columns in the order of their effects."""
+    yield "roughness", checker.roughness
+    places = dict(groups)
+    if len(groups) > 1:
+        for effect in effects[:COLUMNS]:
+            yield effect.column, partial(checker.column, effect.column, places[effect.column], len(groups))
 
 
 def _noise(checker: Checker) -> Iterator[Check]:

@@ -132,10 +132,11 @@ class Mixture:
 
     def predictive(self, X: ArrayLike, noisy: bool = True) -> Predictive:
         """The distribution at raw inputs (M, D), of observations or of the function alone."""
-        moments = {}
-        for k in sorted({c.model for c in self.components}):
-            Z = self.models[k].inputs(X)
-            moments[k] = (Z.numpy(), *self.models[k].moments(Z))
+        return self.predictive_at(self.models[0].inputs(X), noisy)
+
+    def predictive_at(self, Z: Tensor, noisy: bool = True) -> Predictive:
+        """The distribution at standardised inputs (M, D)."""
+        moments = {k: (Z.numpy(), *self.models[k].moments(Z)) for k in sorted({c.model for c in self.components})}
         mean = np.stack([moments[c.model][1] for c in self.components])
         variance = np.stack([self._variance(c, *moments[c.model], noisy=noisy) for c in self.components])
         weights = np.array([c.weight for c in self.components])
@@ -213,9 +214,7 @@ class Mixture:
 
         For a transformed target the covariance of a model is multiplied by the slope of the inverse transform at its mean.
         """
-        parts = [(w, *self._joint(k, X, noisy)) for k, w in enumerate(self.weights) if w > 0]
-        centre = sum(w * mean for w, mean, _ in parts)
-        total = np.asarray(sum(w * (cov + np.outer(mean - centre, mean - centre)) for w, mean, cov in parts))
+        total = self.joint(self.models[0].inputs(X), noisy)
         variance = self.standardised(X, noisy)[1]
         scale = np.sqrt(np.minimum(1.0, variance / np.maximum(np.diag(total), 1e-300)))
         total *= np.outer(scale, scale)
@@ -223,10 +222,15 @@ class Mixture:
         s = self._standardiser
         return total if s is None else s.inverse_variance(total)
 
-    def _joint(self, k: int, X: ArrayLike, noisy: bool) -> tuple[FloatArray, FloatArray]:
+    def joint(self, Z: Tensor, noisy: bool = False) -> FloatArray:
+        """Joint covariance (M, M) of the functions at standardised inputs, within and between the models; standardised."""
+        parts = [(w, *self.function(k, Z, noisy)) for k, w in enumerate(self.weights) if w > 0]
+        centre = sum(w * mean for w, mean, _ in parts)
+        return np.asarray(sum(w * (cov + np.outer(mean - centre, mean - centre)) for w, mean, cov in parts))
+
+    def function(self, k: int, Z: Tensor, noisy: bool = False) -> tuple[FloatArray, FloatArray]:
         """Mean (M,) and covariance (M, M) of the function of one model, standardised, as `sample` draws it."""
         model, wide = self.models[k], self._shared_spread(k, noisy)
-        Z = model.inputs(X)
         mean, latent, share, variance = self._own(k, Z)
         shrink = share @ np.sqrt(np.minimum(1.0, variance / np.maximum(wide * latent, 1e-300)))
         u = model.warp.inverse(mean)

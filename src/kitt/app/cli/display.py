@@ -132,7 +132,7 @@ def print_explanation(explanation: Explanation) -> None:
     noise = explanation.noise
     grid.add_row("noise", f"{noise.share:.1%}", f"{noise.level:.3g}", escape(noise.column or ""))
     console.print(grid)
-    if len(explanation.columns) > 1:
+    if len(explanation.effects) > 1:
         _print_shares(explanation)
     _print_checks(explanation)
 
@@ -141,7 +141,7 @@ def _print_shares(explanation: Explanation) -> None:
     """Shares of columns and pairs, which add up to 100 %."""
     grid = Table("column", "share of the mean", "with others", title="what the columns do")
     left = 1.0
-    for effect in explanation.columns[:8]:
+    for effect in explanation.effects[:8]:
         left -= effect.alone or 0.0
         alone = f"{effect.alone or 0.0:.0%} ± {effect.alone_error or 0.0:.0%}"
         total = f"{effect.sensitivity:.0%} ± {effect.sensitivity_error or 0.0:.0%}"

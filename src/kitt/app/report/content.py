@@ -94,7 +94,7 @@ def shares(explanation: Explanation, most: int = 8) -> list[Share]:
     """Columns and pairs of them with their shares of the fitted mean and its error, and total ones: they add up."""
     single: list[Share] = [
         (e.column, e.alone or 0.0, e.alone_error or 0.0, (e.sensitivity, e.sensitivity_error or 0.0))
-        for e in explanation.columns
+        for e in explanation.effects
     ]
     pairs: list[Share] = [
         (" and ".join(p.columns) + " together", p.share, p.error, None) for p in explanation.interactions
@@ -126,9 +126,7 @@ def cautions(suggestion: Suggestion) -> list[str]:
 
 def folds_text(evidence: Evidence) -> str:
     """How many rows were left out, and in how many folds."""
-    judged = (
-        "" if evidence.folds == evidence.of_folds else f", of which {evidence.folds} were evaluated in the time given"
-    )
+    judged = "" if evidence.folds == evidence.of_folds else f", of which {evidence.folds} were evaluated"
     return f"{len(evidence.rows):,} rows in {counted(evidence.of_folds, 'fold')}{judged}"
 
 

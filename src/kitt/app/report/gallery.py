@@ -42,8 +42,8 @@ class Gallery:
     def active(self) -> list[Column]:
         """The columns of the table that matter most, the strongest first."""
         known = {column.name: column for column in self.suggestion.dataset.encoding.columns}
-        strong = [effect.column for effect in self.explanation.columns if effect.sensitivity >= 0.01]
-        names = strong or [effect.column for effect in self.explanation.columns]
+        strong = [effect.column for effect in self.explanation.effects if effect.sensitivity >= 0.01]
+        names = strong or [effect.column for effect in self.explanation.effects]
         return [known[name] for name in names[:MOST_COLUMNS]]
 
     def _places(self, column: Column) -> list[int]:
@@ -96,7 +96,7 @@ class Gallery:
 
     def effects(self) -> list[Svg]:
         """The effect of each column, averaged over the rows (partial dependence); that of levels at a typical row."""
-        known = {effect.column: effect.curve for effect in self.explanation.columns}
+        known = {effect.column: effect.curve for effect in self.explanation.effects}
         typical = self._typical()
         drawn = [(column, *self._effect(column, typical, known.get(column.name))) for column in self.active]
         ends = np.array([(curve.low.min(), curve.high.max()) for _, curve, _ in drawn])
@@ -142,11 +142,11 @@ class Gallery:
 
     def heat_map(self) -> Svg | None:
         """The heat map of columns and words; None unless several words are functions of columns."""
-        columns = [effect.column for effect in self.explanation.columns[:MOST_ROWS_OF_HEAT_MAP]]
+        columns = [effect.column for effect in self.explanation.effects[:MOST_ROWS_OF_HEAT_MAP]]
         parts = self.explanation.parts
         if len(parts) < 2:
             return None
-        together = {effect.column: effect.sensitivity for effect in self.explanation.columns}
+        together = {effect.column: effect.sensitivity for effect in self.explanation.effects}
         by_word = [*({effect.column: effect.sensitivity for effect in part.effects} for part in parts), together]
         names = [(str(part.word), percent(part.share)) for part in parts]
         names.append(("all words", percent(1 - self.explanation.noise.share)))

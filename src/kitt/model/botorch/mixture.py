@@ -312,7 +312,7 @@ def _unwarped(part: Part, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tenso
 def _joint(
     part: Part, mean: Tensor, covariance: Tensor, latent: Tensor, scaled: Tensor, weights: list[float]
 ) -> tuple[Tensor, Tensor, float]:
-    """Mean and covariance of the function of one part, standardised, as `Mixture._joint` has them; and its weight."""
+    """Mean and covariance of the function of one part, standardised, as `Mixture.function` has them; and its weight."""
     share = torch.tensor(weights, dtype=torch.float64) / sum(weights)
     shrink = (scaled / latent.clamp_min(_TINY)).clamp_max(1.0).sqrt()
     slope = torch.tensordot(share, shrink, 1)
