@@ -19,7 +19,7 @@ from kitt.explanation.facts import Check, Comparison, Effect, Explanation, Noise
 from kitt.explanation.words import Words
 from kitt.fitting.gp import GP
 from kitt.kernels.grammar import Primitive, Word
-from kitt.model.curves import Curve, Shape, curve, level_curve, shape
+from kitt.model.curves import Curve, Shape, curve, level_names, level_shape, shape
 from kitt.model.document import Model
 from kitt.model.evidence import PLAIN, Evidence, EvidenceConfig
 from kitt.model.mixture import Mixture
@@ -103,7 +103,7 @@ def _explain(
     groups = groups_of(model.fitted_kernel.columns, table.encoding if table else None)
     with torch.no_grad(), np.errstate(over="ignore", under="ignore"):  # in units close to the largest floats
         levels = {c.name: c.levels for c in table.encoding.columns if c.levels} if table else {}
-        variance = _noise_variance(mixture, X)
+        variance = surface.noise_variance(X)
         parts, directions, whole = _parts(model, words, X, groups, s, levels, variance)
         effects, interactions = _effects_of_columns(surface, X, groups, directions, levels)
         ordered = [(name, place) for name, place in groups if name not in levels]
@@ -237,13 +237,14 @@ def _effects_of_columns(
         more["sensitivity_error"] = float(indices.total_error[g])
         if name in levels:
             if g in strongest:
-                form, own = level_curve(surface, X, place, levels[name])
+                line, own = curve(surface, X, place)
+                form = level_shape(line, level_names(X, place, levels[name]))
                 more |= {"shape": _in_units(form, s), "disagreeing": _disagreeing(surface, own)}
         elif len(place) == 1:
             d, x = place[0], X[:, place[0]]
             more |= {"direction": float(direction[g]), "span": float(x.max() - x.min()) * float(s.x_scale[d])}
             if g in strongest:
-                line, own = curve(surface, X, d)
+                line, own = curve(surface, X, [d])
                 form = _in_units(shape(line, x.numpy()), s, d)
                 x_there = _along(line.x, s, d)
                 more |= {"curve": Curve(x_there, s.inverse_mean(line.mean), line.std * s.y_scale), "shape": form}
@@ -339,12 +340,6 @@ def _slopes(words: Words, index: int, s: Standardiser) -> tuple[FloatArray, Floa
     variance = C.diagonal()[1:] + C[0, 0] - 2 * C[0, 1:]
     unit = s.y_scale / s.x_scale
     return (mean[1:] - mean[0]).numpy() * unit, variance.clamp_min(0).sqrt().numpy() * unit
-
-
-def _noise_variance(mixture: Mixture, X: Tensor) -> Tensor:
-    """(N,) the variance of the noise of the mixture, standardised: that of observations less that of the function."""
-    observed = mixture.predictive_at(X).moments()[1]
-    return torch.from_numpy(np.maximum(observed - mixture.predictive_at(X, noisy=False).moments()[1], 0.0))
 
 
 def _noise(surface: Surface, X: Tensor, groups: Groups, variance: Tensor, share: float) -> Noise:

@@ -118,7 +118,8 @@ def _columns(e: Explanation) -> Iterator[str]:
 
 def _matters(e: Explanation, effect: Effect) -> bool:
     """Whether left-out rows show that a column is needed; without a check, whether the mean clearly depends on it."""
-    if len(e.effects) == 1 or any(r.column == effect.column for r in e.repetitions):
+    active = [other.column for other in e.effects if other.is_active]
+    if active == [effect.column] or any(r.column == effect.column for r in e.repetitions):
         return True
     if e.checks:
         return e.is_supported("column", effect.column)
@@ -254,7 +255,7 @@ def _repetitions(e: Explanation, effect: Effect) -> str:
     every = _listed([f"every {_period(e, repetition)}" for repetition in own])
     level = max(own, key=lambda repetition: repetition.period).level
     besides = "" if level is None else f"; beside that, the level {level}"
-    return f"along {effect.column}, {e.target} comes back {'' if whole else 'in part '}{every}{besides}"
+    return f"along {effect.column}, {'' if whole else 'a part of '}{e.target} comes back {every}{besides}"
 
 
 def _place(e: Explanation, effect: Effect) -> str:
@@ -278,7 +279,7 @@ def _noise(e: Explanation) -> str:
         left = 1 - max(e.explained, 0.0)
         text = (
             f"the rest, {percent(left)} (a typical error of {number(left**0.5 * e.level[1])}), is noise or could not be "
-            f"learned from these rows; the kernel takes {percent(n.share)} for noise"
+            f"learned from these rows; the model takes {percent(n.share)} for noise"
         )
     elif n.share < NEGLIGIBLE:
         text = "there is hardly any noise" + (f" (a standard deviation of about {number(n.level)})" if n.level else "")

@@ -51,26 +51,38 @@ class Shape:
     slope: tuple[float, float] | None = None  # of a straight line, with its standard deviation
 
 
-def curve(surface: Surface, X: Tensor, place: int) -> tuple[Curve, FloatArray]:
-    """The standardised curve along a column of standardised rows; and (K, V) those of each kernel alone."""
-    x = X[:, place]
+def curve(surface: Surface, X: Tensor, places: list[int]) -> tuple[Curve, FloatArray]:
+    """The standardised curve along a column of standardised rows; and (K, V) those of each kernel alone.
+
+    Of a column for which several places of X stand, a level is at its place in the order of `level_names`.
+    """
+    if len(places) > 1:
+        values = torch.unique(X[:, places], dim=0)
+        mean, std, own = surface.averaged(background(X), places, values)
+        return Curve(np.arange(len(values), dtype=np.float64), mean, std), own
+    x = X[:, places[0]]
     values = torch.unique(torch.quantile(x, torch.linspace(0.01, 0.99, GRID, dtype=x.dtype)))
     if len(distinct := torch.unique(x)) <= GRID:
         values = distinct
-    mean, std, own = surface.averaged(background(X), [place], values[:, None])
+    mean, std, own = surface.averaged(background(X), places, values[:, None])
     return Curve(values.numpy(), mean, std), own
 
 
-def level_curve(surface: Surface, X: Tensor, places: list[int], levels: Sequence[str]) -> tuple[Shape, FloatArray]:
-    """The order of the levels of a column of texts, if it is clear; and (K, V) the means of each kernel alone."""
-    values = torch.unique(X[:, places], dim=0)
-    names = [levels[int(v.argmax())] for v in values] if len(places) > 1 else list(levels)
-    mean, std, own = surface.averaged(background(X), places, values)
+def level_names(X: Tensor, places: list[int], levels: Sequence[str]) -> tuple[str, ...]:
+    """The levels in the order of the curve along a column of texts, which is that of what stands for them."""
+    if len(places) == 1:
+        return tuple(levels)
+    return tuple(levels[int(v.argmax())] for v in torch.unique(X[:, places], dim=0))
+
+
+def level_shape(line: Curve, names: Sequence[str]) -> Shape:
+    """The order of the levels of a column of texts, if the lowest and the highest differ clearly."""
+    mean, std = line.mean, line.std
     low, high = int(mean.argmin()), int(mean.argmax())
     rise, error = float(mean[high] - mean[low]), float(np.hypot(std[high], std[low]))
-    if rise <= CLEAR * error or len(names) != len(values):
-        return Shape("none", None, rise, error), own
-    return Shape("levels", None, rise, error, tuple(names[i] for i in np.argsort(mean))), own
+    if rise <= CLEAR * error or len(names) != len(mean):
+        return Shape("none", None, rise, error)
+    return Shape("levels", None, rise, error, tuple(names[i] for i in np.argsort(mean)))
 
 
 def background(X: Tensor) -> Tensor:

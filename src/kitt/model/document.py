@@ -25,6 +25,8 @@ from kitt.fitting.options import Progress
 from kitt.formatting import counted
 from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.model.evidence import Evidence, EvidenceConfig, gather
+from kitt.model.inspectable import Inspectable
+from kitt.model.kernel_list import KernelList
 from kitt.model.mixture import Component, Mixture, shares_of
 from kitt.model.parts import Exportable
 from kitt.model.predictive import Tail
@@ -53,7 +55,7 @@ from kitt.table.table import Table
 
 
 @dataclass(frozen=True, eq=False)
-class Model(Exportable):
+class Model(Exportable, Inspectable):
     """Fitted kernels, their weights and the encoding of columns; with rows also the mixture that predicts.
 
     `kitt.suggest(..., fit=True).fitted` is one, and `kitt.load` reads one from a file. Tables that it is given have the
@@ -64,7 +66,7 @@ class Model(Exportable):
     entries : tuple of KernelEntry
         Each kernel with the transform of the target and the noise model that belong to it.
     kernels : tuple of FittedKernel
-        The kernels of the entries.
+        The kernels of the entries; printed, a table of their weights.
     weights : tuple of float
         The weight of each kernel; they sum to one.
     best : FittedKernel
@@ -104,8 +106,8 @@ class Model(Exportable):
         return cls(entries, mixture.components, mixture.tail, rows.encoding, rows, mixture)
 
     @property
-    def kernels(self) -> tuple[FittedKernel, ...]:
-        return tuple(entry.kernel for entry in self.entries)
+    def kernels(self) -> KernelList:
+        return KernelList.of(self.entries, self.weights)
 
     def __repr__(self) -> str:
         """The kernels that count, without the rows."""

@@ -19,6 +19,7 @@ from kitt.fitting.options import Options
 from kitt.formatting import counted
 from kitt.kernels.grammar import Expression
 from kitt.model.document import Model
+from kitt.model.kernel_list import kernel_name
 from kitt.model.mixture import Mixture
 from kitt.model.weights import PARAMETER_PRICE
 from kitt.network.caption import Captions
@@ -152,7 +153,7 @@ class Suggestion:
         """The kernels of the model with their weights, the largest weight first."""
         model = self.fitted
         parts = sorted(zip(model.weights, model.entries, strict=True), key=lambda part: -part[0])
-        return [(w, _name(e.kernel.expression, e.is_plain, not e.warp.is_identity)) for w, e in parts]
+        return [(w, kernel_name(e.kernel.expression, e.is_plain, not e.warp.is_identity)) for w, e in parts]
 
     @property
     def _inputs(self) -> int:
@@ -181,11 +182,6 @@ class Suggestion:
         return f"<p>{self._size}, target {escape(self.dataset.target)}</p>{tables}{notes}"
 
 
-def _name(expression: Expression, is_plain: bool, is_transformed: bool) -> str:
-    """What distinguishes a fitted kernel from others with the same words."""
-    return f"{expression}{' (plain)' * is_plain}{' of the transformed target' * is_transformed}"
-
-
 def _row(*cells: str) -> str:
     return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
 
@@ -193,7 +189,7 @@ def _row(*cells: str) -> str:
 def _facts(model: GP, weight: float) -> dict[str, Any]:
     """A fitted kernel as JSON types."""
     return {
-        "name": _name(model.expression, model.fitted.is_plain, not model.warp.is_identity),
+        "name": kernel_name(model.expression, model.fitted.is_plain, not model.warp.is_identity),
         "expression": str(model.expression),
         "weight": weight,
         "rows": model.rows,

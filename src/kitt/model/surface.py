@@ -62,6 +62,11 @@ class Surface:
         """The joint covariance (M, M), within and between the kernels."""
         return torch.from_numpy(self.mixture.joint(Z))
 
+    def noise_variance(self, Z: Tensor) -> Tensor:
+        """The variance (M,) of the noise: that of observations less that of the function."""
+        observed = self.mixture.predictive_at(Z).moments()[1]
+        return torch.from_numpy(np.maximum(observed - self.mixture.predictive_at(Z, noisy=False).moments()[1], 0.0))
+
     def averaged(self, rows: Tensor, places: list[int], values: Tensor) -> tuple[FloatArray, FloatArray, FloatArray]:
         """The mean with some columns set to each of V values, averaged over rows; its standard deviation; and (K, V) means.
 

@@ -15,6 +15,7 @@ from kitt.app.report.figures import ColumnAxis, MeanAndBand
 from kitt.explanation.facts import Explanation
 from kitt.formatting import percent
 from kitt.model.evidence import Evidence
+from kitt.model.plots import REACH, continued
 from kitt.model.suggestion import Suggestion
 from kitt.table.encoding import Column
 from kitt.table.scaling import FloatArray
@@ -58,7 +59,7 @@ class Gallery:
         """The fit of a table with one column, and the words of its kernel."""
         table, mixture = self.suggestion.dataset, self.suggestion.mixture
         axis, x = _only(self.suggestion), table.X[:, 0]
-        grid = _grid(x, self._shortest())
+        grid = continued(x, self._shortest())
         best = mixture.models[self.explanation.position]
         left = table.y - best.predict(table.X)[0]
         shares = {part.word: part.share for part in self.explanation.parts}
@@ -155,7 +156,7 @@ class Gallery:
 
 
 def _banded(x: FloatArray, mean: FloatArray, std: FloatArray, name: str = "") -> MeanAndBand:
-    reach = 1.96 * std
+    reach = REACH * std
     return MeanAndBand(x, mean, mean - reach, mean + reach, name)
 
 
@@ -163,7 +164,7 @@ def curve(suggestion: Suggestion, shortest: float | None = None) -> Svg:
     """Rows of one column with the mean and its band, continued beyond the last row."""
     table, mixture = suggestion.dataset, suggestion.mixture
     x = table.X[:, 0]
-    grid = _grid(x, shortest or 24 * float(np.ptp(x)) / table.n)
+    grid = continued(x, shortest or 24 * float(np.ptp(x)) / table.n)
     low, high = mixture.quantiles(grid[:, None], [0.025, 0.975]).T
     drawn = MeanAndBand(grid, mixture.predict(grid[:, None])[0], low, high)
     return figures.fit(_only(suggestion), table.target, x, table.y, drawn)
@@ -183,12 +184,3 @@ def _axis(column: Column, x: FloatArray) -> ColumnAxis:
     if days + x.min() - margin > _FIRST_DAY and days + x.max() + margin < _LAST_DAY:
         return ColumnAxis(column.name, origin=column.origin)
     return ColumnAxis(column.name, unit=f"days since {column.origin[:10]}")
-
-
-def _grid(x: FloatArray, shortest: float | None) -> FloatArray:
-    """Places along a column, from a little before the rows to well beyond them, fine enough for the shortest period."""
-    low, high = float(x.min()), float(x.max())
-    span = high - low
-    end = high + 0.15 * span
-    cycles = (end - low) / shortest if shortest else 0.0
-    return np.linspace(low - 0.03 * span, end, int(np.clip(16 * cycles, 300, 1200)))
