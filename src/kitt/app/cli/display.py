@@ -42,7 +42,7 @@ def print_captions(record: dict[str, Any]) -> None:
         loss = caption["expected_loss"]
         alike = next((g["probability"] for g in record["groups"] if caption["expression"] in g["expressions"]), None)
         grid.add_row(
-            caption["expression"],
+            caption["expression"] + " (tried first)" * caption["is_first"],
             f"{caption['probability']:.1%}",
             "" if alike is None else f"{alike:.1%}",
             *([] if loss is None else [f"{loss:.3f}"]),

@@ -1,7 +1,7 @@
 """Sizes, colours and axes of all figures: small SVG texts that take on the colours of the page around them.
 
-`INK` becomes `currentColor`, the background is clear, and everything else has one of the colours of Okabe and Ito (2008), which
-colour-blind readers can distinguish. Names from tables are text and nothing else: never markup, never mathematics.
+`INK` becomes `currentColor`, the background is clear, and everything else has one of the colours of Okabe and Ito (2008),
+which colour-blind readers can distinguish. Names from tables are text and nothing else: never markup, never mathematics.
 """
 
 from __future__ import annotations
