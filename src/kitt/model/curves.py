@@ -47,7 +47,7 @@ class Shape:
     at: float | None = None  # where it is lowest or highest, steps, or beyond which it hardly moves
     rise: float = 0.0  # from its lowest to its highest value, in units of the target
     error: float = 0.0  # standard deviation of that
-    levels: tuple[str, ...] = ()  # of a column of texts: from the lowest to the highest
+    levels: tuple[str, ...] = ()  # of a column of texts: from the lowest to the highest; those alike are one
     slope: tuple[float, float] | None = None  # of a straight line, with its standard deviation
 
 
@@ -82,7 +82,13 @@ def level_shape(line: Curve, names: Sequence[str]) -> Shape:
     rise, error = float(mean[high] - mean[low]), float(np.hypot(std[high], std[low]))
     if rise <= CLEAR * error or len(names) != len(mean):
         return Shape("none", None, rise, error)
-    return Shape("levels", None, rise, error, tuple(names[i] for i in np.argsort(mean)))
+    groups: list[list[int]] = []
+    for i in np.argsort(mean).tolist():
+        first = groups[-1][0] if groups else i
+        if not groups or mean[i] - mean[first] > CLEAR * float(np.hypot(std[i], std[first])):
+            groups.append([])
+        groups[-1].append(i)
+    return Shape("levels", None, rise, error, tuple(" and ".join(names[i] for i in group) for group in groups))
 
 
 def background(X: Tensor) -> Tensor:

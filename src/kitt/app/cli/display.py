@@ -124,6 +124,7 @@ def json_lines(rows: Iterable[dict[str, Any]]) -> str:
 def print_explanation(explanation: Explanation) -> None:
     console.print(f"{explanation.text}\n", markup=False, highlight=False)
     if not explanation.is_signal:
+        _print_checks(explanation)
         return
     grid = Table("word", "share of variance", "spread", "columns")
     for part in explanation.parts:
@@ -154,9 +155,9 @@ def _print_shares(explanation: Explanation) -> None:
 
 
 def _print_checks(explanation: Explanation) -> None:
-    grid = Table("claim", "about", "gain on left-out rows", "stated", title="what was checked")
+    grid = Table("claim", "about", "gain on left-out rows", "answer", title="what was checked")
     for check in explanation.checks:
         unit = " of the variance" if check.unit == "share of variance" else " nats per row"
         worth = f"{check.gain:+.3f} ± {check.error:.3f}{unit}"
-        grid.add_row(check.claim, escape(check.about), worth, "yes" if check.is_supported else "no")
+        grid.add_row(check.claim, escape(check.about), worth, str(check.answer))
     console.print(grid)

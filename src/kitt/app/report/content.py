@@ -115,7 +115,7 @@ NEEDED = {Answer.SHOWN: "yes", Answer.NOT_SHOWN: "not shown", Answer.ABSENT: "ca
 
 
 def _gain(check: Check) -> str:
-    return f"{check.gain:+.2f} ± {check.error:.2f}".replace("-", "−")
+    return f"{round(check.gain, 2) + 0.0:+.2f} ± {check.error:.2f}".replace("-", "−")
 
 
 def likely_words(suggestion: Suggestion, most: int = 6) -> list[tuple[str, float]]:
