@@ -18,7 +18,7 @@ from kitt.errors import InvalidInputError, MissingExtraError
 from kitt.model.curves import Curve, curve, level_names
 from kitt.model.evidence import Evidence
 from kitt.model.experiments import most_informative
-from kitt.model.sensitivity import MANY_COLUMNS, Groups, Sensitivity, groups_of, sensitivity
+from kitt.model.sensitivity import MANY_COLUMNS, MANY_POINTS, Groups, Sensitivity, groups_of, sensitivity
 from kitt.model.surface import Surface
 from kitt.table.dataset import Dataset
 from kitt.table.encoding import Encoding
@@ -78,7 +78,7 @@ class Inspectable:
                 X[:, place] = low + (high - low) * (np.arange(UNIFORM) + 0.5) / UNIFORM
         Z = torch.from_numpy(surface.standardiser.transform_x(X))
         with torch.no_grad():
-            return sensitivity(surface.mean, Z, self._groups(), surface.covariance)
+            return sensitivity(surface.mean, Z, self._groups(), surface.covariance, MANY_POINTS)
 
     def _groups(self) -> Groups:
         return groups_of(self.encoding.names, self.encoding)

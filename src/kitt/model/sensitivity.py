@@ -25,7 +25,8 @@ Groups = list[tuple[str, list[int]]]  # columns of the table, with the columns o
 
 # From how many points the shares of columns are computed; set by hand.
 POINTS = 1024  # for shares: standard errors of about 1 % of products and sums
-SAMPLES = 8  # of which the points consist; standard errors come from the differences between samples
+MANY_POINTS = 8192  # where they are asked for by themselves
+SAMPLES = 16  # of which the points consist; standard errors come from the differences between samples
 MANY_COLUMNS = 40  # a wider table is evaluated at fewer rows and points
 PAIRED = 5  # columns of which all pairs are considered
 DRAWN_COLUMNS = 8  # the strongest, whose shares have the uncertainty of the posterior too
@@ -82,13 +83,15 @@ def _with_error(share: float, error: float) -> str:
     return f"{percent(float(share))} ± {percent(float(error))}"
 
 
-def sensitivity(f: Function, X: Tensor, groups: Groups, covariance: Function | None = None) -> Sensitivity:
+def sensitivity(
+    f: Function, X: Tensor, groups: Groups, covariance: Function | None = None, points: int = POINTS
+) -> Sensitivity:
     """First, second and total indices of a posterior mean f, each by the estimator that varies less.
 
     Their errors are those of the estimate and, given the posterior's joint covariance, those of f itself: how much the
     indices vary between functions that are drawn from the posterior.
     """
-    count = POINTS if len(groups) <= MANY_COLUMNS else POINTS // 4
+    count = points if len(groups) <= MANY_COLUMNS else points // 4
     A, B = _independent(X, groups, count, SAMPLES)
     names = tuple(name for name, _ in groups)
     single = [(g,) for g in range(len(groups))]
@@ -117,7 +120,11 @@ def sensitivity(f: Function, X: Tensor, groups: Groups, covariance: Function | N
             error[where] = np.hypot(error[where], more)
     alone = alone / max(1.0, alone.sum())
     beyond = terms[2].mean(-1).numpy()
-    together = _bounded(beyond, [min(total[i] - alone[i], total[j] - alone[j]) for i, j in pairs], 1 - alone.sum())
+    bound = np.array([min((total[g] - alone[g], g) for g in pair) for pair in pairs])  # (pairs, 2): bound, column
+    closer = bound[:, 1].astype(int).tolist()
+    of_bound = np.hypot(errors[0][closer], errors[1][closer])
+    errors[2] = np.where(beyond > bound[:, 0], np.maximum(errors[2], of_bound), errors[2])
+    together = _bounded(beyond, bound[:, 0], 1 - alone.sum())
     interactions = [
         Interaction((groups[i][0], groups[j][0]), share, error)
         for (i, j), share, error in zip(pairs, together.tolist(), errors[2].tolist(), strict=True)
@@ -180,7 +187,7 @@ def _drawn(f: Function, covariance: Function, points: Tensor) -> Tensor:
     return (f(points)[:, None] + root @ normal).mT
 
 
-def _bounded(share: FloatArray, bound: Sequence[float], left: float) -> FloatArray:
+def _bounded(share: FloatArray, bound: FloatArray, left: float) -> FloatArray:
     """Second indices of pairs, bounded by what each of their columns has, and together by what single columns leave."""
     share = np.clip(share, 0.0, np.maximum(bound, 0.0))
     return share * min(1.0, max(left, 0.0) / max(float(share.sum()), 1e-12))
