@@ -13,8 +13,9 @@ from kitt.explanation import Explanation
 from kitt.explanation.facts import Answer, Check
 from kitt.fitting.gp import GP
 from kitt.formatting import measured, number, percent
+from kitt.model.components import Component
 from kitt.model.document import Model
-from kitt.model.mixture import Component, Mixture
+from kitt.model.mixture import Mixture
 from kitt.model.predictive import Tail
 from kitt.table.table import Table
 

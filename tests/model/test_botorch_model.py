@@ -12,8 +12,9 @@ import torch
 import kitt
 from kitt.errors import InvalidInputError, PartialExportWarning
 from kitt.model.botorch.mixture import MixtureModel
+from kitt.model.components import Component
 from kitt.model.document import Model
-from kitt.model.mixture import Component, Mixture
+from kitt.model.mixture import Mixture
 from kitt.model.predictive import Tail
 from kitt.table.table import Table
 

@@ -13,8 +13,9 @@ from kitt.errors import CheckpointError, InvalidInputError
 from kitt.fitting.fitted import TrainingRows
 from kitt.fitting.folds import FoldsConfig, with_folds
 from kitt.kernels.fitted_kernel import schema as kernel_schema
+from kitt.model.components import Component
 from kitt.model.document import Model
-from kitt.model.mixture import Component, Mixture
+from kitt.model.mixture import Mixture
 from kitt.model.predictive import Tail
 from kitt.model.stored import schema
 from kitt.table.table import Table

@@ -9,7 +9,8 @@ import kitt
 from kitt.errors import InvalidInputError
 from kitt.fitting.fit import fit
 from kitt.fitting.gp import GP
-from kitt.model.mixture import Component, Mixture
+from kitt.model.components import Component
+from kitt.model.mixture import Mixture
 from kitt.model.predictive import Tail
 from kitt.model.weights import MIN_TAIL, SPREADS, stack, stacked, weights
 from kitt.table.dataset import Dataset

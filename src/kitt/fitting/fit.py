@@ -194,6 +194,7 @@ def _fit(expression: Expression, table: Table, coarse: CoarseSolutions, start: T
         FittedKernel.from_theta(kernel.expression, theta, table.columns, table.target, table.standardiser),
         table.warp,
         log_prior=log_prior,
+        free_parameters=objective.free_parameters(solution.theta),
         gradient_norm=float(solution.gradient.abs().max()),
         evaluations=coarse.evaluations - before,
         seconds=began.spent,

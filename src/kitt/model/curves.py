@@ -57,7 +57,7 @@ def curve(surface: Surface, X: Tensor, places: list[int]) -> tuple[Curve, FloatA
     Of a column for which several places of X stand, a level is at its place in the order of `level_names`.
     """
     if len(places) > 1:
-        values = torch.unique(X[:, places], dim=0)
+        values = torch.unique(X[:, places], dim=0).flip(0)  # in the order of the places
         mean, std, own = surface.averaged(background(X), places, values)
         return Curve(np.arange(len(values), dtype=np.float64), mean, std), own
     x = X[:, places[0]]
@@ -72,7 +72,7 @@ def level_names(X: Tensor, places: list[int], levels: Sequence[str]) -> tuple[st
     """The levels in the order of the curve along a column of texts, which is that of what stands for them."""
     if len(places) == 1:
         return tuple(levels)
-    return tuple(levels[int(v.argmax())] for v in torch.unique(X[:, places], dim=0))
+    return tuple(levels[int(v.argmax())] for v in torch.unique(X[:, places], dim=0).flip(0))
 
 
 def level_shape(line: Curve, names: Sequence[str]) -> Shape:

@@ -24,7 +24,7 @@ def most_informative(
     """
     mixture, points = surface.mixture, torch.cat([candidates, over])
     noise = surface.noise_variance(candidates).numpy()
-    covariances = [mixture.function(k, points)[1] for k in surface.used]
+    covariances = [mixture.function(k, points)[1].numpy() for k in surface.used]
     M = len(candidates)
     whole = sum(w * np.trace(C[M:, M:]) for w, C in zip(surface.weights, covariances, strict=True))
     chosen: list[int] = []

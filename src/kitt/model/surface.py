@@ -24,7 +24,7 @@ class Surface:
 
     def __init__(self, mixture: Mixture) -> None:
         self.mixture = mixture
-        self.used = [k for k, w in enumerate(mixture.weights) if w > 0]
+        self.used = list(mixture.used)
         self.weights = np.array([mixture.weights[k] for k in self.used])
 
     @property
@@ -77,8 +77,8 @@ class Surface:
             there = rows.clone()
             there[:, places] = value
             parts = [self.mixture.function(k, there) for k in self.used]
-            centres = np.array([m.mean() for m, _ in parts])
-            within = np.array([C.mean() for _, C in parts]).clip(0)
+            centres = np.array([float(m.mean()) for m, _ in parts])
+            within = np.array([float(C.mean()) for _, C in parts]).clip(0)
             mean.append(float(self.mean(there).mean()))
             std.append(float(np.sqrt(self.weights @ (within + (centres - self.weights @ centres) ** 2))))
             own.append(centres)

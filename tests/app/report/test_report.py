@@ -20,8 +20,9 @@ from kitt.errors import InvalidInputError, MissingExtraError
 from kitt.explanation.facts import Check
 from kitt.fitting.options import Options
 from kitt.kernels.grammar import WORDS
+from kitt.model.components import Component
 from kitt.model.document import Model
-from kitt.model.mixture import Component, Mixture
+from kitt.model.mixture import Mixture
 from kitt.model.predictive import Tail
 from kitt.model.suggestion import Suggestion
 from kitt.network import features
