@@ -9,6 +9,7 @@ import torch
 
 import kitt
 from kitt.errors import InvalidInputError
+from kitt.kernels.effects import Effects
 from kitt.model.document import Model
 from kitt.model.mixture import Mixture
 from kitt.model.sensitivity import MANY_POINTS, sensitivity
@@ -156,3 +157,17 @@ def test_kernels_print_as_a_table(model: Model) -> None:
     assert [line.split()[:2] for line in lines[1:]] == [["60.0%", "RBF"], ["40.0%", "Linear"]]
     assert isinstance(model.kernels, tuple)
     assert model.kernels[0].expression == kitt.parse("RBF")
+
+
+def test_shares_are_those_of_the_exact_decomposition_of_a_kernel_of_columns() -> None:
+    """Whose functions of single columns and of pairs are computed without sampling."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (60, 3))
+    gp = kitt.fit("RBF(pairs)", X, X[:, 0] + np.sin(3 * X[:, 1]) * (1 + X[:, 2]), random_state=0, **QUICK)
+    rows = gp.X
+    effects, surface = Effects(gp.posterior, rows), Surface(Mixture.of([gp], [1.0]))
+    found = sensitivity(surface.mean, rows, [(f"x{d + 1}", [d]) for d in range(3)], points=MANY_POINTS)
+    alone = [float(effects.mean([d], rows).square().mean()) for d in range(3)]
+    ratio = np.array(alone) / alone[0]
+    np.testing.assert_allclose(found.first / found.first[0], ratio, atol=0.05)
+    assert set(found.pairs[0].columns) == {"x2", "x3"}
