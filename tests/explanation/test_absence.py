@@ -7,7 +7,7 @@ import pytest
 from explain_work import fit
 
 import kitt
-from kitt.explanation.absence import rows_for_absence, upper_limit
+from kitt.explanation.absence import column_limit, rows_for_absence, upper_limit
 from kitt.explanation.facts import OF_VARIANCE, Answer, Check
 from kitt.model.evidence import EvidenceConfig, gather
 from kitt.table.table import Table
@@ -42,6 +42,17 @@ def test_few_rows_of_many_columns_exclude_nothing() -> None:
     rng = np.random.default_rng(0)
     assert upper_limit(rng.normal(size=(60, 10)), rng.normal(size=60)) == 1.0
     assert 100 < rows_for_absence(rng.normal(size=(60, 4)), 0.1) < rows_for_absence(rng.normal(size=(60, 8)), 0.1) < 400
+
+
+def test_a_column_that_a_model_overlooks_is_not_absent() -> None:
+    """Without it the model predicts as well, but it is in what the model leaves, alone or together with another column."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (250, 3))
+    noise = rng.normal(size=250)
+    assert column_limit(X, [1], [0, 2], noise) < 0.05
+    assert column_limit(X, [1], [0, 2], noise + X[:, 1] ** 2) > 0.05
+    assert column_limit(X, [1], [0, 2], noise + X[:, 1] ** 2 * X[:, 0] * 2) > 0.05
+    assert column_limit(X[:40], [1], [0, 2], noise[:40]) > 0.05
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def test_columns_that_stand_in_for_each_other_are_not_passed_over() -> None:
         return replace(explanation, checks=(signal, *columns)).text
 
     assert told("a").count("With a, sales rises") == 1
-    open_ = "0.1 ± 0.1 nats per row, which about 640 rows would probably decide"
+    open_ = "0.1 ± 0.1 nats per row; about 640 rows would probably decide"
     assert f"not shown whether sales beside the others depends on b ({open_}) or c ({open_})." in told("a")
     assert told("a", "b").count("sales rises") == 2
     assert "not shown" not in told("a", "b", "c")

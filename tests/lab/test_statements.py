@@ -45,7 +45,7 @@ def test_functions_have_the_columns_that_they_say(name: str) -> None:
 def test_a_shape_is_judged_by_the_true_curve(name: str, column: int, shape: Shape, is_true: bool) -> None:
     of: Known = KNOWN[name]
     x, f = statements._true_curve(of, of.draw(np.random.default_rng(0), 500), column)
-    assert statements._is_true(Effect("x", 1.0, shape=shape), x, f) is is_true
+    assert statements._is_true(shape, x, f) is is_true
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,9 @@ import torch
 
 from kitt.errors import InvalidInputError
 from kitt.explanation import Explanation, explain
-from kitt.explanation.facts import Effect
+from kitt.explanation.facts import Answer, Effect
+from kitt.explanation.prose import told_shape
+from kitt.model.curves import Shape
 from kitt.model.sensitivity import sensitivity
 from kitt.pipeline import suggest
 from kitt.table.dataset import Dataset
@@ -36,6 +38,7 @@ MATTERS = 0.1  # nats per row on left-out rows, from which a column must be ment
 # When a statement about a shape counts as true, as shares of the rise of the true curve and of the span of the column.
 BACK, BENT, PLACE, BEYOND, STEP, STEP_WIDTH = 0.25, 0.1, 0.15, 0.2, 0.6, 0.25
 PAIR = 0.01  # true share of a pair
+IDLE = 0.05  # true total share of a column that can be left out, at most
 CLEAR = 2.0  # standard errors by which two gains differ clearly
 OPPOSITE = ({"rises", "falls"}, {"lowest", "highest"})
 _DIRECTION = {"step up": "rises", "step down": "falls"}
@@ -140,12 +143,15 @@ def judged(explanation: Explanation, of: Known) -> list[dict[str, Any]]:
     shown = {e.column: e for e in explanation.effects if _is_shown(explanation, e)}
     found = []
     for name, effect in shown.items():
-        if effect.shape is not None and effect.shape.kind != "none" and effect.is_clear:
+        if (shape := told_shape(explanation, effect)) is not None:
             curve = _true_curve(of, X, int(name[1:]) - 1)
-            found.append({"column": name, "says": effect.shape.kind, "is_true": _is_true(effect, *curve)})
+            found.append({"column": name, "says": shape.kind, "is_true": _is_true(shape, *curve)})
     groups = [(f"x{d + 1}", [d]) for d in range(of.columns)]
     indices = sensitivity(lambda Z: torch.from_numpy(of.function(Z.numpy())), torch.from_numpy(X), groups)
     true = {frozenset(pair.columns): pair.share for pair in indices.pairs}
+    total = dict(zip(indices.columns, indices.total.tolist(), strict=True))
+    absent = [c for c in explanation.checks if c.claim == "column" and c.answer is Answer.ABSENT]
+    found += [{"column": c.about, "says": "can be left out", "is_true": total[c.about] <= IDLE} for c in absent]
     for pair in explanation.interactions:
         if f"{pair.columns[0]} and {pair.columns[1]} make" in explanation.text:
             share = true.get(frozenset(pair.columns), 0.0)
@@ -167,10 +173,8 @@ def _true_curve(of: Known, X: FloatArray, place: int) -> tuple[FloatArray, Float
     return x, np.array(means)
 
 
-def _is_true(effect: Effect, x: FloatArray, f: FloatArray) -> bool:
+def _is_true(shape: Shape, x: FloatArray, f: FloatArray) -> bool:
     """Whether the shape that is said of a column is that of the true curve."""
-    shape = effect.shape
-    assert shape is not None
     rise, span = float(np.ptp(f)), float(np.ptp(x))
     at = shape.at if shape.at is not None else x[0]
     if shape.kind in ("lowest", "highest"):
@@ -220,8 +224,8 @@ def _contradictions(first: Explanation, second: Explanation) -> tuple[int, list[
     for effect in first.effects:
         if not _is_shown(first, effect) or effect.column not in other:
             continue
-        one, two = effect.shape, other[effect.column].shape
-        if one is None or two is None or "none" in (one.kind, two.kind):
+        one, two = told_shape(first, effect), told_shape(second, other[effect.column])
+        if one is None or two is None:
             continue
         said += 1
         if {_DIRECTION.get(one.kind, one.kind), _DIRECTION.get(two.kind, two.kind)} in OPPOSITE:

@@ -8,6 +8,8 @@ explains in the population: the noncentrality at which so small an F statistic i
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
@@ -35,15 +37,47 @@ def upper_limit(X: FloatArray, y: FloatArray) -> float:
     if len(y) > ROWS:
         some = np.random.default_rng(0).permutation(len(y))[:ROWS]
         X, y = X[some], y[some]
-    basis = _basis(X)
-    free = len(y) - 1 - basis.shape[1]
-    scores = ndtri(rankdata(y) / (len(y) + 1))
-    return max(_limit(_explained(basis, values), basis.shape[1], free) for values in (y, scores))
+    ranks = [_ranks(x) for x in X.T]
+    degree = DEGREES.get(X.shape[1], DEGREE)
+    return _of_functions([*(_powers(r, degree) for r in ranks), *(a * b for a, b in combinations(ranks, 2))], y)
+
+
+def column_limit(X: FloatArray, places: Sequence[int], others: Sequence[int], residual: FloatArray) -> float:
+    """What a column could gain at most beyond a model that leaves these residuals of left-out rows, in nats per row.
+
+    A model that does not use a column predicts as well without it, though the column may matter: then it is in the
+    residuals. They are regressed on polynomials of the column and on its products with a few others, up to the third degree.
+    """
+    size = _column_size(len(places), len(others))
+    if 2 * size > len(residual) or not np.ptp(residual) > 0:
+        return math.inf
+    own, beside = [_ranks(X[:, d]) for d in places], [_ranks(X[:, d]) for d in others]
+    functions = [_powers(r, DEGREE) for r in own]
+    for r in own:
+        functions += [f for o in beside for f in (o * r, o * _square(r), _square(o) * r)]
+    return in_nats(_of_functions(functions, residual))
+
+
+def in_nats(share: float) -> float:
+    """What predicting this share of a variance gains, in nats per row."""
+    return math.inf if share >= 1 else -0.5 * math.log1p(-share)
 
 
 def rows_for_absence(X: FloatArray, margin: float) -> int:
     """The number of rows from which a target without any signal would probably be shown to have none."""
-    size = _size(X)
+    return _rows(_size(X), margin)
+
+
+def rows_for_column(places: int, others: int, nats: float) -> int:
+    """The number of rows from which a column that does not matter would probably be shown not to."""
+    return _rows(_column_size(places, others), 1 - math.exp(-2 * nats))
+
+
+def _column_size(places: int, others: int) -> int:
+    return places * (DEGREE + 3 * others)
+
+
+def _rows(size: int, margin: float) -> int:
     low, high = 2 * size + 4, _MOST_ROWS
     while low < high:
         middle = (low + high) // 2
@@ -57,6 +91,30 @@ def _size(X: FloatArray) -> int:
     """The number of functions in the basis, before those that depend on others are left out."""
     d = X.shape[1]
     return d * DEGREES.get(d, DEGREE) + d * (d - 1) // 2
+
+
+def _of_functions(functions: Sequence[FloatArray], y: FloatArray) -> float:
+    """The limit for the best combination of some functions of the rows, which need not be independent of each other."""
+    whole = np.column_stack(functions)
+    U, sizes, _ = np.linalg.svd(whole - whole.mean(0), full_matrices=False)
+    basis = U[:, sizes > 1e-8 * max(float(sizes[0]), 1e-300)]
+    free = len(y) - 1 - basis.shape[1]
+    scores = ndtri(rankdata(y) / (len(y) + 1))
+    return max(_limit(_explained(basis, values), basis.shape[1], free) for values in (y, scores))
+
+
+def _ranks(x: FloatArray) -> FloatArray:
+    """Ranks from -1 to 1."""
+    return np.asarray(2 * (rankdata(x) - 0.5) / len(x) - 1)
+
+
+def _square(ranks: FloatArray) -> FloatArray:
+    """The polynomial of the second degree that is orthogonal to a line."""
+    return 1.5 * ranks**2 - 0.5
+
+
+def _powers(ranks: FloatArray, degree: int) -> FloatArray:
+    return np.asarray(np.polynomial.legendre.legvander(ranks, degree)[:, 1:])
 
 
 def _explained(basis: FloatArray, y: FloatArray) -> float:
@@ -74,13 +132,3 @@ def _limit(explained: float, size: int, free: int) -> float:
         middle = 0.5 * (low + high)
         low, high = (middle, high) if ncfdtr(size, free, middle, F) > 1 - CONFIDENCE else (low, middle)
     return high / (high + size + free + 1)
-
-
-def _basis(X: FloatArray) -> FloatArray:
-    """Orthonormal functions of the rows: polynomials of the ranks of each column, and products of two columns, centred."""
-    ranks = [2 * (rankdata(x) - 0.5) / len(x) - 1 for x in X.T]
-    degree = DEGREES.get(X.shape[1], DEGREE)
-    powers = [np.polynomial.legendre.legvander(r, degree)[:, 1:] for r in ranks]
-    functions = np.column_stack([*powers, *(a * b for a, b in combinations(ranks, 2))])
-    U, sizes, _ = np.linalg.svd(functions - functions.mean(0), full_matrices=False)
-    return np.asarray(U[:, sizes > 1e-8 * max(float(sizes[0]), 1e-300)])

@@ -49,6 +49,7 @@ _REPEATS = (Primitive.PERIODIC, Primitive.COSINE)
 
 # What is checked; set by hand, but for the smallest share, which was chosen on the simulated tables of `kitt bench claims`.
 COLUMNS = 12  # largest number of columns of which it is checked whether the model needs them
+PARTNERS = 4  # columns, the strongest ones, with which a column is tried together before it is said to be absent
 REPETITION_COLUMNS = 1  # of a table of several columns: number of columns along which periods are searched
 KERNEL_PERIODS = 2  # of a table of several columns: largest number of periods of fitted kernels that are tried
 MIN_SHARE = 0.01  # of the variance of observations, that the fitted mean must repeat
@@ -141,7 +142,7 @@ def check_claims(
 ) -> Claims:
     """Check what may be stated about a fitted GP; the periods of `others`, further ones, are considered too.
 
-    Columns are checked in the order of their `effects`. When the clock is over, what is left is not checked.
+    Columns are checked in the order of their shares. When the clock is over, what is left is not checked.
     """
     clock = clock or Clock.unlimited()
     observed = mean = variance = np.zeros(0)
@@ -197,12 +198,14 @@ def _searched_anew(checker: Checker) -> LeftOut:
 def _structure(
     checker: Checker, effects: Sequence[Effect], groups: Groups
 ) -> Iterator[tuple[str, Callable[[], Check | None]]]:
-    """What is checked, and how: roughness, and columns in the order of their effects."""
+    """What is checked, and how: roughness, and columns in the order of their shares."""
     yield "roughness", checker.roughness
     places = dict(groups)
+    by_share = sorted(effects, key=lambda effect: -effect.sensitivity)
+    strongest = [places[effect.column][0] for effect in by_share[:PARTNERS]]
     if len(groups) > 1:
-        for effect in effects[:COLUMNS]:
-            yield effect.column, partial(checker.column, effect.column, places[effect.column], len(groups))
+        for effect in by_share[:COLUMNS]:
+            yield effect.column, partial(checker.column, effect.column, places[effect.column], len(groups), strongest)
 
 
 def _noise(checker: Checker) -> Iterator[Check]:

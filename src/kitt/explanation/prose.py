@@ -12,6 +12,7 @@ from kitt.formatting import measured, number, percent
 
 if TYPE_CHECKING:
     from kitt.explanation.facts import Effect, Explanation, Repetition
+    from kitt.model.curves import Shape
 
 # What the paragraph mentions; set by hand.
 NEGLIGIBLE = 0.01  # share of the variance that is not worth a word
@@ -148,9 +149,7 @@ def _others(e: Explanation, told: Sequence[Effect]) -> Iterator[str]:
 
 
 def _seen(check: Check) -> str:
-    rows = (
-        "" if (count := check.rows_to_decide) is None else f", which about {_rounded(count)} rows would probably decide"
-    )
+    rows = "" if (count := check.rows_to_decide) is None else f"; about {_rounded(count)} rows would probably decide"
     return f"{number(check.gain)} ± {number(check.error)} nats per row{rows}"
 
 
@@ -172,15 +171,14 @@ def _worth(e: Explanation, effect: Effect) -> str:
 
 
 def _shape(e: Explanation, effect: Effect) -> str:
-    """The shape along a column."""
-    shape, name, target = effect.shape, effect.column, e.target
+    """The shape along a column, if it is told, or why it is not."""
+    name, target = effect.column, e.target
     if not effect.is_clear:
         return f"the mean of {target} does not clearly depend on {name}, which may matter for the scatter"
-    pairs = [p for p in e.interactions if name in p.columns and p.share >= INTERACTION]
-    if pairs and (effect.alone or 0.0) < max(NEGLIGIBLE, 2 * (effect.alone_error or 0.0)):
+    if _is_shared(e, effect):
         return f"on {name}, {target} depends mostly together with other columns"
-    if shape is None or shape.kind == "none":
-        is_clear = shape is not None and shape.rise > 2 * shape.error
+    if (shape := told_shape(e, effect)) is None:
+        is_clear = effect.shape is not None and effect.shape.rise > 2 * effect.shape.error
         return f"along {name}, {target} {'goes up and down' if is_clear else 'changes in a shape that is not clear'}"
     if shape.levels:
         return f"of the levels of {name}, {target} is {_order(shape.levels)}"
@@ -194,6 +192,19 @@ def _shape(e: Explanation, effect: Effect) -> str:
         return f"along {name}, {target} steps {shape.kind.removeprefix('step ')} near {_place(e, effect)}, {by}"
     levels_off = "" if shape.at is None else f" and levels off beyond {_place(e, effect)}"
     return f"with {name}, {target} {shape.kind}{levels_off}, {by}"
+
+
+def told_shape(e: Explanation, effect: Effect) -> Shape | None:
+    """The shape that the text tells of a column that matters, if it tells one."""
+    if not effect.is_clear or _is_shared(e, effect) or effect.shape is None or effect.shape.kind == "none":
+        return None
+    return effect.shape
+
+
+def _is_shared(e: Explanation, effect: Effect) -> bool:
+    """Whether a column acts with others, and hardly by itself."""
+    pairs = [p for p in e.interactions if effect.column in p.columns and p.share >= INTERACTION]
+    return bool(pairs) and (effect.alone or 0.0) < max(NEGLIGIBLE, 2 * (effect.alone_error or 0.0))
 
 
 def _order(levels: Sequence[str]) -> str:
