@@ -36,7 +36,7 @@ NOISE = 0.02  # share of the variance that is noise where statements are judged 
 HALF = 150  # largest number of rows of a half
 MATTERS = 0.1  # nats per row on left-out rows, from which a column must be mentioned
 # When a statement about a shape counts as true, as shares of the rise of the true curve and of the span of the column.
-BACK, BENT, PLACE, BEYOND, STEP, STEP_WIDTH = 0.25, 0.1, 0.15, 0.2, 0.6, 0.25
+BACK, BENT, PLACE, BEYOND, STEP, STEP_WIDTH = 0.25, 0.06, 0.15, 0.2, 0.6, 0.25
 PAIR = 0.01  # true share of a pair
 IDLE = 0.05  # true total share of a column that can be left out, at most
 CLEAR = 2.0  # standard errors by which two gains differ clearly
