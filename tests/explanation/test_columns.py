@@ -95,7 +95,7 @@ def test_a_step_is_told_with_its_place_and_is_not_called_smooth() -> None:
     rng = np.random.default_rng(1)
     x = np.sort(rng.uniform(0, 100, 150))
     explanation = kitt.explain(fit("Matern52", {"x": x}, 10 * (x > 60) + 0.5 * rng.normal(size=150)))
-    assert "Along x, sales steps up near 60" in explanation.text
+    assert re.search(r"Along x, sales steps up near 6[01], by", explanation.text)
     assert "smooth" not in explanation.text
 
 
@@ -112,7 +112,8 @@ def test_columns_that_stand_in_for_each_other_are_not_passed_over() -> None:
 
     assert told("a").count("With a, sales rises") == 1
     open_ = "0.1 ± 0.1 nats per row; about 640 rows would probably decide"
-    assert f"not shown whether sales beside the others depends on b ({open_}) or c ({open_})." in told("a")
+    assert re.search(r"not shown whether sales beside the others depends on [bc] \(", told("a"))
+    assert told("a").count(open_) == 2
     assert told("a", "b").count("sales rises") == 2
     assert "not shown" not in told("a", "b", "c")
 

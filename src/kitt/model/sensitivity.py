@@ -26,7 +26,8 @@ Groups = list[tuple[str, list[int]]]  # columns of the table, with the columns o
 # From how many points the shares of columns are computed; set by hand.
 POINTS = 1024  # for shares: standard errors of about 1 % of products and sums
 MANY_POINTS = 8192  # where they are asked for by themselves
-SAMPLES = 16  # of which the points consist; standard errors come from the differences between samples
+SAMPLES = 8  # of which the points consist at least; standard errors come from the differences between samples
+SAMPLE = 512  # points of one, of many
 MANY_COLUMNS = 40  # a wider table is evaluated at fewer rows and points
 PAIRED = 5  # columns of which all pairs are considered
 DRAWN_COLUMNS = 8  # the strongest, whose shares have the uncertainty of the posterior too
@@ -92,7 +93,8 @@ def sensitivity(
     indices vary between functions that are drawn from the posterior.
     """
     count = points if len(groups) <= MANY_COLUMNS else points // 4
-    A, B = _independent(X, groups, count, SAMPLES)
+    samples = max(SAMPLES, count // SAMPLE)
+    A, B = _independent(X, groups, count, samples)
     names = tuple(name for name, _ in groups)
     single = [(g,) for g in range(len(groups))]
     values = f(_design(A, B, groups, single)).reshape(-1, count)
@@ -102,13 +104,13 @@ def sensitivity(
     if len(groups) == 1:
         return Sensitivity(names, np.ones(1), np.zeros(1), np.ones(1), np.zeros(1), ())
     small, large, _ = _first(values)
-    jansen = _error(large, SAMPLES) < _error(small, SAMPLES)
+    jansen = _error(large, samples) < _error(small, samples)
     alone, total, _ = (term.mean(-1).numpy() for term in _terms(values, single, jansen))
     alone = np.clip(alone, 0.0, total)
     pairs = list(combinations(sorted(np.argsort(total - alone)[::-1][:PAIRED].tolist()), 2))
     values = torch.cat([values, f(_design(A, B, groups, pairs)).reshape(-1, count)[2:]])
     terms = _terms(values, [*single, *pairs], jansen)
-    errors = [_error(term, SAMPLES).numpy() for term in terms]
+    errors = [_error(term, samples).numpy() for term in terms]
     if covariance is not None:
         strongest = {*np.argsort(total)[::-1][:DRAWN_COLUMNS].tolist(), *(g for pair in pairs for g in pair)}
         blocks = [*((g,) for g in sorted(strongest)), *pairs]
