@@ -255,7 +255,8 @@ def _warnings(
             continue
         for bound, word in ((objective.low, "short"), (objective.high, "long")):
             ends = (solution.theta - bound)[slot.slice].abs() < 1e-6
-            if at := [name for name, is_end in zip(table.columns, ends.tolist(), strict=True) if is_end]:
+            seen = [table.columns[d] for d in slot.columns]
+            if at := [name for name, is_end in zip(seen, ends.tolist(), strict=True) if is_end]:
                 yield f"{slot.name} is as {word} as it may be for {', '.join(at)}"
 
 
