@@ -15,9 +15,9 @@ import kitt
 from kitt.clock import Clock
 from kitt.explanation import checks, claims
 from kitt.explanation.checks import LeftOut, held_out, opposite, random_folds, table_of
-from kitt.explanation.claims import signal
 from kitt.explanation.facts import Answer, Check, errors_among
 from kitt.explanation.repetitions import compared_cycles, find, is_resolved, pattern_and_level, trend_of
+from kitt.explanation.signals import signal
 from kitt.table.table import Table
 from real_data import UCI
 

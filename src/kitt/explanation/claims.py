@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -12,7 +12,6 @@ from torch import Tensor
 
 from kitt.clock import Clock
 from kitt.explanation import repetitions
-from kitt.explanation.absence import rows_for_absence, upper_limit
 from kitt.explanation.checks import (
     Checker,
     LeftOut,
@@ -23,26 +22,21 @@ from kitt.explanation.checks import (
     table_of,
 )
 from kitt.explanation.facts import (
-    MARGINS,
-    OF_ERROR,
     OF_VARIANCE,
     Check,
     Effect,
     Part,
     Repetition,
-    errors_among,
 )
+from kitt.explanation.signals import hidden, limited, signal
 from kitt.explanation.words import Words
 from kitt.fitting.fit import UNFIT, start_of
 from kitt.fitting.folds import is_wave
 from kitt.fitting.gp import GP
 from kitt.fitting.noise import fit_noise
-from kitt.formatting import counted
 from kitt.kernels.grammar import Expression, Primitive, Word
-from kitt.kernels.priors import NOISE_FLOOR
 from kitt.model.evidence import Evidence
 from kitt.model.sensitivity import Groups
-from kitt.table.means import mean_and_error
 from kitt.table.scaling import FloatArray, Standardiser
 
 _REPEATS = (Primitive.PERIODIC, Primitive.COSINE)
@@ -55,9 +49,6 @@ KERNEL_PERIODS = 2  # of a table of several columns: largest number of periods o
 MIN_SHARE = 0.01  # of the variance of observations, that the fitted mean must repeat
 SENSITIVITY_ROWS = 200  # from which it is computed how much a word changes with a column
 BACKGROUND = 16  # rows over which the mean along a column is averaged
-FAR = 6.0  # robust standard deviations from the median beyond which a few targets may hide what the columns explain
-MOST_FAR = 0.1  # largest share of such rows; with more of them the target is simply skewed
-HIDDEN_AMONG = 10  # a signal that R² does not show must be as clear as the best of so many
 
 
 @dataclass(frozen=True)
@@ -68,66 +59,6 @@ class Claims:
     repetitions: tuple[Repetition, ...] = ()
     checks: tuple[Check, ...] = field(default=())
     unchecked: tuple[str, ...] = ()  # what was left out because of a deadline
-
-
-def signal(observed: FloatArray, mean: FloatArray, plain: FloatArray) -> tuple[float, Check]:
-    """R² of left-out rows, and its check: the squared error of the mean of the other rows less that of the predictions.
-
-    Densities would not do: under a model with heavy tails they are higher than under a normal one even for pure noise.
-    """
-    gain, error = _of_ratio((observed - mean) ** 2, (observed - plain) ** 2)
-    return gain, Check("signal", "all columns", gain, error, len(observed), OF_VARIANCE)
-
-
-def _of_ratio(left: FloatArray, whole: FloatArray) -> tuple[float, float]:
-    """By what share the mean of `left` is smaller than that of `whole`, and its standard error."""
-    spread = max(float(whole.mean()), 1e-300)
-    ratio = float(left.mean()) / spread
-    terms = (left - ratio * whole) / spread  # of the error of a ratio, which a few large targets do not make large
-    return 1 - ratio, mean_and_error(terms)[1]
-
-
-def _without_far_rows(observed: FloatArray, mean: FloatArray) -> list[Check]:
-    """The check of a signal without the rows whose target lies far from all others, if there are a few such rows."""
-    if not len(observed):
-        return []
-    distance = np.abs(observed - np.median(observed))
-    usual = 1.4826 * float(np.median(distance))  # robust standard deviation; 0 where most targets are equal
-    is_far = distance > FAR * usual
-    if usual == 0 or not 0 < (count := int(is_far.sum())) <= MOST_FAR * len(observed):
-        return []
-    kept, guess = observed[~is_far], np.full(len(observed) - count, observed[~is_far].mean())
-    near = mean[~is_far].clip(kept.min(), kept.max())  # beside a far row, predictions are drawn towards it
-    return [replace(signal(kept, near, guess)[1], claim="hidden", about=counted(count, "row"))]
-
-
-def _hidden(observed: FloatArray, mean: FloatArray, variance: FloatArray) -> list[Check]:
-    """Signals that R² does not show, because it is decided by a few rows."""
-    return [*_without_far_rows(observed, mean), *_typical(observed, mean, variance)]
-
-
-def _typical(observed: FloatArray, mean: FloatArray, variance: FloatArray) -> list[Check]:
-    """Whether left-out rows lie closer to their predictions than to the median, relative to the scatter predicted for them.
-
-    Rows that scatter widely, and outliers, which the model did not expect to be anywhere else, count for little. It is
-    asked only after R² has shown nothing, so it must be clear.
-    """
-    if not len(observed):
-        return []
-    scale = np.sqrt(np.maximum(variance, NOISE_FLOOR))  # in units close to the smallest floats, it may be zero
-    left, whole = np.abs(observed - mean) / scale, np.abs(observed - np.median(observed)) / scale
-    gain, error = _of_ratio(left, whole)
-    return [
-        Check(
-            "typical",
-            "all columns",
-            gain,
-            error,
-            len(left),
-            OF_ERROR,
-            errors_among(HIDDEN_AMONG),
-        )
-    ]
 
 
 def check_claims(
@@ -153,41 +84,42 @@ def check_claims(
     try:
         checker = Checker(model) if parts else None
     except UNFIT:  # it cannot be fitted without some of the rows
-        return Claims(0.0, (), (_limited(nothing, model),))
+        return Claims(0.0, (), (limited(nothing, model),))
     if checker is None:
-        return Claims(0.0, (), (_limited(nothing, model), *_hidden(observed, mean, variance)))
+        return Claims(0.0, (), (limited(nothing, model), *hidden(observed, mean, variance)))
     if evidence is None:
         out = _searched_anew(checker) if is_wave(model) else checker.whole
         observed, mean, variance = out.target, out.mean, out.variance
     explained, is_signal = signal(observed, mean, np.zeros(len(mean)))
-    checks = [_limited(is_signal, model), *_noise(checker)]
+    checks = [limited(is_signal, model), *_noise(checker)]
     if not is_signal.is_supported:
-        return Claims(explained, (), (*checks, *_hidden(observed, mean, variance)))
-    stated: list[Repetition] = []
-    left = sum(part.share for part in parts)  # periods overlap where cycles are few: together they make at most all
-    for repetition in _repetitions(model, others, checker, groups, s, clock):
-        share, level = _repeated(repetition, model, parts, groups, s)
-        share = min(share, left)
-        if share >= MIN_SHARE:
-            left -= share
-            stated.append(replace(repetition, share=share, level=level))
-            checks.append(repetition.check)
+        return Claims(explained, (), (*checks, *hidden(observed, mean, variance)))
+    found = _repetitions(model, others, checker, groups, s, clock)
+    stated = tuple(_repeating_by_the_mean(found, model, parts, groups, s))
+    checks += [repetition.check for repetition in stated]
     unchecked = ["further periods"] if clock.is_over else []
     for what, check in _structure(checker, effects, groups):
         if clock.is_over:
             unchecked.append(what)
-        elif (found := check()) is not None:
-            checks.append(found)
-    return Claims(explained, tuple(stated), tuple(checks), tuple(unchecked))
+        elif (answer := check()) is not None:
+            checks.append(answer)
+    return Claims(explained, stated, tuple(checks), tuple(unchecked))
 
 
-def _limited(check: Check, model: GP) -> Check:
-    """The check of a signal with the limit of what smooth functions of the columns can explain at most."""
-    if check.is_supported:
-        return check
-    X = model.X.numpy()
-    limit = upper_limit(X, model.warp.inverse(model.y.numpy()))
-    return replace(check, limit=limit, more_rows=rows_for_absence(X, MARGINS[OF_VARIANCE]))
+def _repeating_by_the_mean(
+    found: Iterable[Repetition], model: GP, parts: Sequence[Part], groups: Groups, s: Standardiser
+) -> Iterator[Repetition]:
+    """Repetitions that the fitted mean has too, each with its share of the variance and its level.
+
+    They overlap where cycles are few: together they make at most all of the signal.
+    """
+    left = sum(part.share for part in parts)
+    for repetition in found:
+        share, level = _repeated(repetition, model, parts, groups, s)
+        share = min(share, left)
+        if share >= MIN_SHARE:
+            left -= share
+            yield replace(repetition, share=share, level=level)
 
 
 def _searched_anew(checker: Checker) -> LeftOut:
