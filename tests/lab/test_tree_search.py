@@ -70,7 +70,7 @@ def test_a_child_is_hardly_worse_than_its_parent_before_it_is_fitted(parent: str
 
 def test_it_finds_what_is_there() -> None:
     data = wave()
-    searched = method("tree-search", **QUICK).fit(data, 0)
+    searched = method("tree-search", **{**QUICK, "depth": 3, "patience": 2}).fit(data, 0)
     words = {str(word) for word in parse(searched.kernel)}
     assert words & {"Cosine", "Periodic", "Linear*Cosine", "Linear*Periodic", "RBF*Cosine", "RBF*Periodic"}
     Z = np.linspace(-1.8, 1.8, 40)

@@ -23,7 +23,7 @@ from kitt.network.caption import Caption
 from kitt.table.table import Table
 
 WEIGHT_FOLDS = FoldsConfig(folds=5)
-CLEAR = 0.05  # variance of the noise, in units of the target's, below which columns are told apart: `kitt bench atlas`
+CLEAR = 0.02  # variance of the noise, in units of the target's, below which columns are told apart: `kitt bench atlas`
 MOST_COLUMNS = 40  # of tables for which words that act on columns are tried; their time grows with it; set by hand
 MANY_COLUMNS = 0.2  # columns per row from which weights come from refitted folds, up to so many rows:
 MANY_COLUMNS_ROWS = 1000  # 300 rows of 100 columns (tests/test_quality.py)
@@ -154,7 +154,7 @@ def verify_columns(fitters: Fitters, verified: Verified, progress: Progress) -> 
         if scores and fitters.clock.is_over:
             break
         progress(f"comparing {word}", 0.15)
-        scores[word] = fitters.named.coarse_score(word, with_noise_model=False)
+        scores[word] = fitters.named.screening_score(word.words[0])
     best = sorted(scores, key=lambda word: -scores[word])[: fitters.effort.arranged]
     return replace(verified, arranged=tuple(word for word in best if scores[word] > -math.inf))
 
