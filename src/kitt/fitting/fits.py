@@ -23,7 +23,8 @@ from kitt.network.caption import Caption
 from kitt.table.table import Table
 
 WEIGHT_FOLDS = FoldsConfig(folds=5)
-CLEAR = 0.02  # variance of the noise, in units of the target's, below which columns are told apart: `kitt bench atlas`
+CLEAR = 0.01  # variance of the noise, in units of the target's, below which there is little: `kitt bench atlas`
+SCREENED_ROWS = 100  # up to so many rows, words that act on columns cost little: `kitt bench simulators`
 MOST_COLUMNS = 40  # of tables for which words that act on columns are tried; their time grows with it; set by hand
 MANY_COLUMNS = 0.2  # columns per row from which weights come from refitted folds, up to so many rows:
 MANY_COLUMNS_ROWS = 1000  # 300 rows of 100 columns (tests/test_quality.py)
@@ -118,13 +119,13 @@ def residual(fitters: Fitters, verified: Verified) -> Table | None:
     """What the best expression leaves of a few hundred rows, for the network to caption; None if it is to get no more words.
 
     It gets as many as the effort says, one after the other while they improve its score. With fewer than `residual_rows`
-    rows it gets some only where there is little noise: on 216 tables of `kitt bench atlas` at 200 rows a sum made a
-    difference on one.
+    rows it gets some only along one column with little noise: on 216 tables of `kitt bench atlas` at 200 rows a sum made a
+    difference on one, and words that act on columns are sums already.
     """
     effort = fitters.effort
     if not verified.scores or len(verified.asked) >= effort.growth:
         return None
-    if len(fitters.table.y) < effort.residual_rows and not fitters.is_clear:
+    if len(fitters.table.y) < effort.residual_rows and (fitters.table.X.shape[1] > 1 or not fitters.is_clear):
         return None
     best = verified.best
     if best in verified.asked or not best.signal or verified.scores[best] == -math.inf or fitters.clock.is_over:
@@ -145,9 +146,11 @@ def verify_longer(fitters: Fitters, verified: Verified, proposed: Sequence[Expre
 
 
 def verify_columns(fitters: Fitters, verified: Verified, progress: Progress) -> Verified:
-    """Score the words that act on columns where there are several columns, few enough, and little noise."""
+    """Score the words that act on columns where there are several columns, few enough, and few rows or little noise."""
     d = fitters.table.X.shape[1]
-    if not 1 < d <= MOST_COLUMNS or fitters.effort.arranged < 1 or fitters.clock.is_over or not fitters.is_clear:
+    if not 1 < d <= MOST_COLUMNS or fitters.effort.arranged < 1 or fitters.clock.is_over:
+        return verified
+    if len(fitters.table.y) > SCREENED_ROWS and not fitters.is_clear:
         return verified
     scores: dict[Expression, float] = {}
     for word in COLUMN_WORDS:
