@@ -112,9 +112,16 @@ def test_columns_that_stand_in_for_each_other_are_not_passed_over() -> None:
 
     assert told("a").count("With a, sales rises") == 1
     open_ = "0.1 ± 0.1 nats per row; about 640 rows would probably decide"
-    assert re.search(r"not shown whether sales beside the others depends on [bc] \(", told("a"))
+    assert re.search(r"not shown whether sales, beside the other columns, depends on [bc] \(", told("a"))
     assert told("a").count(open_) == 2
     assert told("a", "b").count("sales rises") == 2
+    costly = [Check("column", name, 0.2, 0.2, 80) for name in X]
+    signal = Check("signal", "all columns", 0.9, 0.01, 80, OF_VARIANCE)
+    many = [Check("column", f"idle{i}", 0.01, 0.2, 80) for i in range(9)]
+    idle = tuple(replace(explanation.effects[0], column=check.about, sensitivity=0.1) for check in many)
+    wide = replace(explanation, effects=(*idle, *explanation.effects), checks=(signal, *many, *costly)).text
+    assert all(f"{name} (0.2" in wide for name in X)  # whatever costs much is mentioned, however many there are
+    assert "or 8 more." in wide
     assert "not shown" not in told("a", "b", "c")
 
 

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 # What the paragraph mentions; set by hand.
 NEGLIGIBLE = 0.01  # share of the variance that is not worth a word
 SENTENCES = 6  # columns that have a sentence of their own; others are listed
-LISTED = 8  # columns that are listed by name
+LISTED = 12  # columns that are listed by name
+DETAILED = 4  # columns that are not shown to be needed, of which it is told what was seen
+COSTLY = 0.1  # nats per row, from which it is told in any case
 LEVELS = 4  # levels of a column that are told in order; of more, the first and the last
 STEPS = 20  # parts of the span of a column between which places along it are distinguished
 WHOLE = 0.9  # share of the signal that repeats, from which all of it is said to repeat
@@ -131,12 +133,13 @@ def _others(e: Explanation, told: Sequence[Effect]) -> Iterator[str]:
     """Columns that are not shown to be needed, those that are shown not to be, and those that were not checked."""
     others = [effect.column for effect in e.effects if effect not in told]
     answers = {name: e.check("column", name) for name in others}
-    open_ = [(name, c) for name, c in answers.items() if c is not None and c.answer is Answer.NOT_SHOWN]
+    unclear = [(name, c) for name, c in answers.items() if c is not None and c.answer is Answer.NOT_SHOWN]
+    unclear.sort(key=lambda item: -item[1].gain)
     absent = [name for name, c in answers.items() if c is not None and c.answer is Answer.ABSENT]
-    if open_:
-        seen = [f"{name} ({_seen(check)})" for name, check in open_]
-        beside = "beside the others " if len(e.effects) > 1 else ""
-        yield f"it is not shown whether {e.target} {beside}depends on {_listed(seen, LISTED, 'or')}."
+    if unclear:
+        seen = [f"{name} ({_seen(check)})" for name, check in unclear]
+        most = max(DETAILED, sum(check.gain > COSTLY for _, check in unclear))
+        yield f"it is not shown whether {e.target}, beside the other columns, depends on {_listed(seen, most, 'or')}."
     if absent:
         each, one = ("each of ", "any one of them") if len(absent) > 1 else ("the column ", "it")
         yield (
