@@ -93,8 +93,7 @@ class Suggestion:
     def shown(self) -> tuple[tuple[Caption, str], ...]:
         """The captions by decreasing probability, with a mark for the first of `captions`, which is tried first."""
         ranked = sorted(self.captions.ranked, key=lambda c: -c.probability)
-        is_first = [len(ranked) > 1 and c is self.captions.ranked[0] for c in ranked]
-        return tuple((c, _FIRST * first) for c, first in zip(ranked, is_first, strict=True))
+        return tuple((c, _FIRST * (c is self.captions.ranked[0])) for c in ranked)
 
     @property
     def mixture(self) -> Mixture:
@@ -124,9 +123,9 @@ class Suggestion:
                     "expression": str(c.expression),
                     "probability": c.probability,
                     "expected_loss": c.expected_loss,
-                    "is_first": bool(mark),
+                    "is_first": i == 0,
                 }
-                for c, mark in self.shown
+                for i, c in enumerate(self.captions.ranked)
             ],
             "order": self.order,
             "properties": [asdict(p) for p in self.properties],

@@ -38,7 +38,7 @@ def print_captions(record: dict[str, Any]) -> None:
     print_properties(record["properties"])
     has_losses = record["captions"][0]["expected_loss"] is not None
     grid = Table("kernel", "probability", "with similar kernels", *(["expected loss"] if has_losses else []))
-    for caption in record["captions"]:
+    for caption in sorted(record["captions"], key=lambda caption: -caption["probability"]):
         loss = caption["expected_loss"]
         alike = next((g["probability"] for g in record["groups"] if caption["expression"] in g["expressions"]), None)
         grid.add_row(

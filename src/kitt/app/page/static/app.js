@@ -264,7 +264,8 @@ function showCaptions({ captions, target, seconds, warnings, properties, groups,
   $("captions-facts").textContent = `Kernels to try for ${target}, after ${(1000 * seconds.caption).toFixed(0)} ms; ${isFitting ? "the fits will follow" : "nothing is fitted yet"}.`;
   $("scatters").replaceChildren(...scatters.map((one) => scatter(one, target)));
   $("properties").replaceChildren(...properties.map(propertyRow));
-  $("bars").replaceChildren(...captions.map(({ expression, probability, expected_loss: loss, is_first: isFirst }) => {
+  const likeliest = [...captions].sort((a, b) => b.probability - a.probability);
+  $("bars").replaceChildren(...likeliest.map(({ expression, probability, expected_loss: loss, is_first: isFirst }) => {
     const alike = groups.find(({ expressions }) => expressions.includes(expression))?.probability;
     const title = element("th", expression, { scope: "row" });
     if (isFirst) title.append(" ", element("span", "tried first", { className: "mark" }));
