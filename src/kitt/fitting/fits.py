@@ -26,6 +26,9 @@ WEIGHT_FOLDS = FoldsConfig(folds=5)
 CLEAR = 0.01  # variance of the noise, in units of the target's, below which there is little: `kitt bench atlas`
 SCREENED_ROWS = 100  # up to so many rows, words that act on columns cost little: `kitt bench simulators`
 MOST_COLUMNS = 40  # of tables for which words that act on columns are tried; their time grows with it; set by hand
+# All fits of a thousand rows take about so many seconds, and those of more rows grow by this power of their number: with
+# 3,000 rows 139 seconds (`python -m kitt_lab.bench.large_table`).
+THOUSAND, SECONDS, GROWTH = 1000, 9.0, 2.5
 MANY_COLUMNS = 0.2  # columns per row from which weights come from refitted folds, up to so many rows:
 MANY_COLUMNS_ROWS = 1000  # 300 rows of 100 columns (tests/test_quality.py)
 
@@ -37,12 +40,16 @@ def rows_to_fit(table: Table, options: Options) -> Table:
 
 
 def places_to_fit(rows: int, options: Options) -> Tensor | None:
-    """The places of that subset, the same each time; None for a table of which all rows are used."""
+    """The places of that subset, the same each time; None for a table of which all rows are used.
+
+    A deadline makes the subset smaller, so that a verified caption and a plain kernel can be fitted to it in time.
+    """
     config = options.fit_config
-    if rows <= max(config.exact_rows, config.subset_rows):
+    affordable = math.inf if options.deadline is None else THOUSAND * (options.deadline / SECONDS) ** (1 / GROWTH)
+    if rows <= min(affordable, max(config.exact_rows, config.subset_rows)):
         return None
     generator = torch.Generator().manual_seed(options.random_state)
-    return torch.randperm(rows, generator=generator)[: config.subset_rows]
+    return torch.randperm(rows, generator=generator)[: int(min(affordable, config.subset_rows))]
 
 
 class Fitters:
