@@ -243,7 +243,7 @@ def test_a_notebook_shows_a_short_table() -> None:
     assert "<b>" not in suggestion._repr_html_()
     assert "only two values" in suggestion._repr_html_()
     assert "only two values" in repr(suggestion)
-    assert "each further one is chosen for where those before it would be wrong" in repr(suggestion)
+    assert "the one that is marked has about the least and is tried first" in repr(suggestion)
     assert "by decreasing probability" in repr(kitt.suggest(frame, ranking="probability"))
     assert any("only two values, 0 (15 rows) and 1 (15 rows)" in text for text in suggestion.warnings)
     assert any("'<b>' only numbers the rows" in text for text in suggestion.warnings)

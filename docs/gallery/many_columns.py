@@ -14,7 +14,7 @@ suggestion = kitt.suggest(X, y, fit=True, k=2)
 print(suggestion)
 
 explanation = kitt.explain(suggestion)
-shares = {effect.column: effect.sensitivity for effect in explanation.columns}
+shares = {effect.column: effect.sensitivity for effect in explanation.effects}
 strongest = sorted(shares, key=shares.get, reverse=True)[:5]
 print("The five strongest columns are", ", ".join(sorted(strongest)))
 

@@ -48,7 +48,7 @@ def test_left_out_rows_do_not_matter_to_their_own_prediction(model: kitt.Model) 
     """A row whose target is changed is predicted as before, up to the starts."""
     rows = model.rows
     assert rows is not None
-    table, config = Table.of(rows, model.kernels[0].standardiser), EvidenceConfig(seconds=600.0)
+    table, config = Table.of(rows, model.kernels[0].standardiser), EvidenceConfig()
     changed = table.y.clone()
     changed[7] += 30.0
     other = gather(model.mixture, Table(table.X, changed, *_rest(table)), config=config)

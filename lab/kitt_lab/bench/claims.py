@@ -46,6 +46,7 @@ def claim(kind: str, table: int) -> dict[str, Any]:
         "n": len(y),
         "d": X.shape[1],
         "explained": max(0.0, explanation.explained or 0.0) if explanation.is_signal else 0.0,
+        "answer": str(explanation.checks[0].answer),
         "periods": [repetition.period for repetition in explanation.repetitions],
         "columns": [repetition.column for repetition in explanation.repetitions],
         "true": true,

@@ -268,6 +268,27 @@ def claims(
 
 
 @app.command()
+def statements(
+    kinds: Annotated[str, typer.Option(help="signal, structure, halves.")] = "signal,structure,halves",
+    count: Annotated[int, typer.Option(help="Tables of each kind.", min=1)] = 200,
+    first: Annotated[int, typer.Option(help="Number of the first of them.", min=0)] = 0,
+    data: Data = None,
+    out: Out = Path("statements.jsonl"),
+    jobs: Jobs = 1,
+    as_json: AsJson = False,
+) -> None:
+    """What explanations say of columns: whether it is true of known functions, and of other rows of real tables (--data)."""
+    from kitt_lab.bench import atlas
+    from kitt_lab.bench import statements as s
+    from kitt_lab.bench.datasets import data_directory
+
+    chosen = some_names(kinds, "kinds")
+    tables = atlas.sources(data_directory(data, "atlas"), s.HALF) if "halves" in chosen else []
+    lines = run_cells(s.statement_cells(chosen, count, first, tables), out, jobs)
+    print_rows(s.summary(lines), as_json, "statements")
+
+
+@app.command()
 def latency(
     data: Data = None,
     tables: Tables = None,

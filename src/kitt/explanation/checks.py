@@ -15,7 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kitt.explanation.facts import Check, errors_among
+from kitt.explanation.absence import column_limit, rows_for_column
+from kitt.explanation.facts import MARGINS, NATS, Check, errors_among
 from kitt.fitting.fit import UNFIT, Fitter, start_of
 from kitt.fitting.folds import Predict, predict_folds
 from kitt.fitting.gp import GP
@@ -50,6 +51,11 @@ class LeftOut:
     mean: FloatArray
     variance: FloatArray
     target: FloatArray
+
+    @property
+    def residual(self) -> FloatArray:
+        """What the predictions leave, in their standard deviations."""
+        return (self.target - self.mean) / np.sqrt(np.maximum(self.variance, 1e-300))
 
 
 def table_of(model: GP, rows: int = ROWS) -> Table:
@@ -168,6 +174,16 @@ def start_on_all(table: Table, expression: Expression, like: GP | None = None) -
     return start_of(fitter.fit(expression).fitted_kernel)
 
 
+def _on(word: Word, keep: list[int]) -> Word | None:
+    """A word of a table on some of its columns; None if one of its factors has none of them."""
+    if not word.columns:
+        return word
+    places = [tuple(keep.index(d) for d in own if d in keep) for own in word.columns]
+    if any(own and not left for own, left in zip(word.columns, places, strict=True)):
+        return None
+    return replace(word, columns=tuple(places))
+
+
 class Checker:
     """Checks claims about one fitted GP, on the same rows and folds; what cannot be fitted is not supported."""
 
@@ -195,21 +211,33 @@ class Checker:
             return None
         return self._against(claim, str(self.model.expression), other, start)
 
-    def column(self, name: str, places: list[int], among: int) -> Check | None:
+    def column(self, name: str, places: list[int], among: int, others: list[int]) -> Check | None:
         """Whether the kernel without a column predicts worse; without any column, nothing is left but noise.
 
-        Of many columns without influence, some seem useful by chance, so a column needs more standard errors.
+        Of many columns without influence, some seem useful by chance, so a column needs more standard errors. It is not
+        absent if, by itself or with the `others`, it could explain more of what the kernel leaves.
         """
         keep = [d for d in range(self.table.X.shape[1]) if d not in places]
         if not keep:
             return compared("column", name, self.whole, no_signal(self.table, self.folds))
         table = replace(self.table, X=self.table.X[:, keep], shortest=self.table.shortest[keep])
         table = replace(table, columns=tuple(self.table.columns[d] for d in keep))
+        expression, start = self._without(keep)
+        check = self._against("column", name, expression, start, table)
+        beside = [d for d in others if d not in places]
+        limit = column_limit(self.table.X.numpy(), places, beside, self.whole.residual)
+        rows = rows_for_column(len(places), len(beside), MARGINS[NATS])
+        return check and replace(check, errors=errors_among(among), limit=limit, more_rows=rows)
+
+    def _without(self, keep: list[int]) -> tuple[Expression, Tensor | None]:
+        """The kernel on some of the columns, with its parameters; words of chosen columns are fitted from the start."""
+        expression = self.model.expression
+        if any(word.columns for word in expression):
+            words = [_on(word, keep) for word in expression]
+            return Expression(tuple(dict.fromkeys(w for w in words if w)) or (Word((Primitive.WHITE,)),)), None
         values = {n: np.asarray(v, np.float64) for n, v in self.model.fitted_kernel.parameters.items()}
         values = {n: v[keep] if v.ndim else v for n, v in values.items()}
-        start = _flat(self.model.expression.noise_last, len(keep), values)
-        check = self._against("column", name, self.model.expression, start, table)
-        return check and replace(check, errors=errors_among(among))
+        return expression, _flat(expression.noise_last, len(keep), values)
 
     def _against(
         self, claim: str, about: str, other: Expression, start: Tensor | None, table: Table | None = None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -20,33 +21,34 @@ from kitt.explanation.checks import (
     start_on_all,
     table_of,
 )
-from kitt.explanation.columns import Groups
-from kitt.explanation.facts import Check, Part, Repetition, errors_among
+from kitt.explanation.facts import (
+    OF_VARIANCE,
+    Check,
+    Effect,
+    Part,
+    Repetition,
+)
+from kitt.explanation.signals import hidden, limited, signal
 from kitt.explanation.words import Words
 from kitt.fitting.fit import UNFIT, start_of
 from kitt.fitting.folds import is_wave
 from kitt.fitting.gp import GP
 from kitt.fitting.noise import fit_noise
-from kitt.formatting import counted
 from kitt.kernels.grammar import Expression, Primitive, Word
-from kitt.kernels.priors import NOISE_FLOOR
 from kitt.model.evidence import Evidence
-from kitt.table.means import mean_and_error
+from kitt.model.sensitivity import Groups
 from kitt.table.scaling import FloatArray, Standardiser
 
 _REPEATS = (Primitive.PERIODIC, Primitive.COSINE)
 
 # What is checked; set by hand, but for the smallest share, which was chosen on the simulated tables of `kitt bench claims`.
-SECONDS = 30.0  # for all checks of a model; a claim that was not checked is not stated
-COLUMNS = 6  # largest number of columns of which it is checked whether the model needs them
+COLUMNS = 12  # largest number of columns of which it is checked whether the model needs them
+PARTNERS = 4  # columns, the strongest ones, with which a column is tried together before it is said to be absent
 REPETITION_COLUMNS = 1  # of a table of several columns: number of columns along which periods are searched
 KERNEL_PERIODS = 2  # of a table of several columns: largest number of periods of fitted kernels that are tried
 MIN_SHARE = 0.01  # of the variance of observations, that the fitted mean must repeat
 SENSITIVITY_ROWS = 200  # from which it is computed how much a word changes with a column
 BACKGROUND = 16  # rows over which the mean along a column is averaged
-FAR = 6.0  # robust standard deviations from the median beyond which a few targets may hide what the columns explain
-MOST_FAR = 0.1  # largest share of such rows; with more of them the target is simply skewed
-HIDDEN_AMONG = 10  # a signal that R² does not show must be as clear as the best of so many
 
 
 @dataclass(frozen=True)
@@ -56,111 +58,68 @@ class Claims:
     explained: float | None = None  # share of the variance of left-out rows
     repetitions: tuple[Repetition, ...] = ()
     checks: tuple[Check, ...] = field(default=())
-
-
-def signal(observed: FloatArray, mean: FloatArray, plain: FloatArray) -> tuple[float, Check]:
-    """R² of left-out rows, and its check: the squared error of the mean of the other rows less that of the predictions.
-
-    Densities would not do: under a model with heavy tails they are higher than under a normal one even for pure noise.
-    """
-    gain, error = _of_ratio((observed - mean) ** 2, (observed - plain) ** 2)
-    return gain, Check("signal", "all columns", gain, error, len(observed), "share of variance")
-
-
-def _of_ratio(left: FloatArray, whole: FloatArray) -> tuple[float, float]:
-    """By what share the mean of `left` is smaller than that of `whole`, and its standard error."""
-    spread = max(float(whole.mean()), 1e-300)
-    ratio = float(left.mean()) / spread
-    terms = (left - ratio * whole) / spread  # of the error of a ratio, which a few large targets do not make large
-    return 1 - ratio, mean_and_error(terms)[1]
-
-
-def _without_far_rows(observed: FloatArray, mean: FloatArray) -> list[Check]:
-    """The check of a signal without the rows whose target lies far from all others, if there are a few such rows."""
-    if not len(observed):
-        return []
-    distance = np.abs(observed - np.median(observed))
-    usual = 1.4826 * float(np.median(distance))  # robust standard deviation; 0 where most targets are equal
-    is_far = distance > FAR * usual
-    if usual == 0 or not 0 < (count := int(is_far.sum())) <= MOST_FAR * len(observed):
-        return []
-    kept, guess = observed[~is_far], np.full(len(observed) - count, observed[~is_far].mean())
-    near = mean[~is_far].clip(kept.min(), kept.max())  # beside a far row, predictions are drawn towards it
-    return [replace(signal(kept, near, guess)[1], claim="hidden", about=counted(count, "row"))]
-
-
-def _hidden(observed: FloatArray, mean: FloatArray, variance: FloatArray) -> list[Check]:
-    """Signals that R² does not show, because it is decided by a few rows."""
-    return [*_without_far_rows(observed, mean), *_typical(observed, mean, variance)]
-
-
-def _typical(observed: FloatArray, mean: FloatArray, variance: FloatArray) -> list[Check]:
-    """Whether left-out rows lie closer to their predictions than to the median, relative to the scatter predicted for them.
-
-    Rows that scatter widely, and outliers, which the model did not expect to be anywhere else, count for little. It is
-    asked only after R² has shown nothing, so it must be clear.
-    """
-    if not len(observed):
-        return []
-    scale = np.sqrt(np.maximum(variance, NOISE_FLOOR))  # in units close to the smallest floats, it may be zero
-    left, whole = np.abs(observed - mean) / scale, np.abs(observed - np.median(observed)) / scale
-    gain, error = _of_ratio(left, whole)
-    return [
-        Check(
-            "typical",
-            "all columns",
-            gain,
-            error,
-            len(left),
-            "share of absolute error",
-            errors_among(HIDDEN_AMONG),
-        )
-    ]
+    unchecked: tuple[str, ...] = ()  # what was left out because of a deadline
 
 
 def check_claims(
     model: GP,
     others: Sequence[GP],
     parts: Sequence[Part],
+    effects: Sequence[Effect],
     groups: Groups,
     s: Standardiser,
     evidence: Evidence | None = None,
+    clock: Clock | None = None,
 ) -> Claims:
-    """Check what may be stated about a fitted GP; the periods of `others`, further ones, are considered too."""
-    clock = Clock(SECONDS)
+    """Check what may be stated about a fitted GP; the periods of `others`, further ones, are considered too.
+
+    Columns are checked in the order of their shares. When the clock is over, what is left is not checked.
+    """
+    clock = clock or Clock.unlimited()
     observed = mean = variance = np.zeros(0)
     if evidence is not None:
         observed, mean = s.transform_y(evidence.observed), s.transform_y(evidence.mean)
         variance = (evidence.std / s.y_scale) ** 2
-    nothing = Check("signal", "all columns", 0.0, 0.0, model.rows, "share of variance")
-    if not parts:
-        return Claims(0.0, (), (nothing, *_hidden(observed, mean, variance)))
+    nothing = Check("signal", "all columns", 0.0, 0.0, model.rows, OF_VARIANCE)
     try:
-        checker = Checker(model)
+        checker = Checker(model) if parts else None
     except UNFIT:  # it cannot be fitted without some of the rows
-        return Claims(0.0, (), (nothing,))
+        return Claims(0.0, (), (limited(nothing, model),))
+    if checker is None:
+        return Claims(0.0, (), (limited(nothing, model), *hidden(observed, mean, variance)))
     if evidence is None:
         out = _searched_anew(checker) if is_wave(model) else checker.whole
         observed, mean, variance = out.target, out.mean, out.variance
     explained, is_signal = signal(observed, mean, np.zeros(len(mean)))
-    checks = [is_signal, *_noise(checker)]
+    checks = [limited(is_signal, model), *_noise(checker)]
     if not is_signal.is_supported:
-        checks += _hidden(observed, mean, variance)
-    stated: list[Repetition] = []
-    if is_signal.is_supported:
-        left = sum(part.share for part in parts)  # periods overlap where cycles are few: together they make at most all
-        for repetition in _repetitions(model, others, checker, groups, s, clock):
-            share, level = _repeated(repetition, model, parts, groups, s)
-            share = min(share, left)
-            if share >= MIN_SHARE:
-                left -= share
-                stated.append(replace(repetition, share=share, level=level))
-                checks.append(repetition.check)
-        for check in _structure(checker, parts, groups):
-            checks.append(check)
-            if clock.is_over:
-                break
-    return Claims(explained, tuple(stated), tuple(checks))
+        return Claims(explained, (), (*checks, *hidden(observed, mean, variance)))
+    found = _repetitions(model, others, checker, groups, s, clock)
+    stated = tuple(_repeating_by_the_mean(found, model, parts, groups, s))
+    checks += [repetition.check for repetition in stated]
+    unchecked = ["further periods"] if clock.is_over else []
+    for what, check in _structure(checker, effects, groups):
+        if clock.is_over:
+            unchecked.append(what)
+        elif (answer := check()) is not None:
+            checks.append(answer)
+    return Claims(explained, stated, tuple(checks), tuple(unchecked))
+
+
+def _repeating_by_the_mean(
+    found: Iterable[Repetition], model: GP, parts: Sequence[Part], groups: Groups, s: Standardiser
+) -> Iterator[Repetition]:
+    """Repetitions that the fitted mean has too, each with its share of the variance and its level.
+
+    They overlap where cycles are few: together they make at most all of the signal.
+    """
+    left = sum(part.share for part in parts)
+    for repetition in found:
+        share, level = _repeated(repetition, model, parts, groups, s)
+        share = min(share, left)
+        if share >= MIN_SHARE:
+            left -= share
+            yield replace(repetition, share=share, level=level)
 
 
 def _searched_anew(checker: Checker) -> LeftOut:
@@ -168,26 +127,17 @@ def _searched_anew(checker: Checker) -> LeftOut:
     return held_out(checker.table, checker.model.expression.noise_last, checker.folds, None, checker.model)
 
 
-def _structure(checker: Checker, parts: Sequence[Part], groups: Groups) -> Iterator[Check]:
-    """Straight lines, strengths that change, roughness, and columns, the strongest first."""
-    for part in parts:
-        linear = part.word.factors.count(Primitive.LINEAR)
-        if not linear:
-            continue
-        claim = "trend" if linear == len(part.word.factors) else "strength"
-        if (check := checker.word(claim, part.word)) is not None:
-            yield check
-    if (check := checker.roughness()) is not None:
-        yield check
-    strength = {name: max((_of(part, name) for part in parts), default=0.0) for name, _ in groups}
-    for name, places in sorted(groups, key=lambda group: -strength[group[0]])[:COLUMNS]:
-        if (check := checker.column(name, places, len(groups))) is not None:
-            yield check
-
-
-def _of(part: Part, column: str) -> float:
-    """The share of the variance of the target that a column moves within a part."""
-    return next((abs(part.share) * e.sensitivity for e in part.effects if e.column == column), 0.0)
+def _structure(
+    checker: Checker, effects: Sequence[Effect], groups: Groups
+) -> Iterator[tuple[str, Callable[[], Check | None]]]:
+    """What is checked, and how: roughness, and columns in the order of their shares."""
+    yield "roughness", checker.roughness
+    places = dict(groups)
+    by_share = sorted(effects, key=lambda effect: -effect.sensitivity)
+    strongest = [places[effect.column][0] for effect in by_share[:PARTNERS]]
+    if len(groups) > 1:
+        for effect in by_share[:COLUMNS]:
+            yield effect.column, partial(checker.column, effect.column, places[effect.column], len(groups), strongest)
 
 
 def _noise(checker: Checker) -> Iterator[Check]:

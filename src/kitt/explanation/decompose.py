@@ -1,4 +1,4 @@
-"""A fitted GP taken apart at some of its rows: each word alone, the columns it depends on, the noise."""
+"""A fitted model taken apart at some of its rows: what each column does, the words of the heaviest kernel, and noise."""
 
 from __future__ import annotations
 
@@ -12,40 +12,47 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from kitt.clock import Clock
 from kitt.errors import InvalidInputError
 from kitt.explanation.claims import Claims, check_claims
-from kitt.explanation.columns import MANY_COLUMNS, Groups, curve, level_shape, shape, shares
-from kitt.explanation.facts import Comparison, Curve, Effect, Explanation, Interaction, Noise, Part, Shape
+from kitt.explanation.facts import Check, Comparison, Effect, Explanation, Noise, Part
 from kitt.explanation.words import Words
 from kitt.fitting.gp import GP
 from kitt.kernels.grammar import Primitive, Word
+from kitt.model.curves import Curve, Shape, curve, level_names, level_shape, shape
 from kitt.model.document import Model
-from kitt.model.evidence import PLAIN, Evidence
+from kitt.model.evidence import PLAIN, Evidence, EvidenceConfig
 from kitt.model.mixture import Mixture
+from kitt.model.sensitivity import MANY_COLUMNS, Groups, Interaction, groups_of, sensitivity
 from kitt.model.suggestion import Suggestion
+from kitt.model.surface import Surface
 from kitt.table.dataset import Dataset
-from kitt.table.encoding import Encoding
 from kitt.table.scaling import FloatArray, Standardiser
 
 Levels = Mapping[str, tuple[str, ...]]  # of the columns of texts
 
 # Set by hand.
 ROWS = 256  # of the table, at which the words are evaluated
-MIN_CURVE = 0.02  # share of the variance of the mean from which the curve along a column is computed
+CURVES = 12  # columns along which the curve is computed, the strongest ones
+EVIDENCE = 0.5  # share of the time before a deadline in which rows are left out of the whole model
+DISAGREEMENT = 0.5  # relative distance of a kernel's own curve from that of the average, from which it disagrees
 PREDICTION = "the predicted value"  # with which noise may grow, as with a column
 CLEARER = 0.01  # by how much its correlation must be larger than that of a column, whose name says more
 
 
-def explain(what: Any, check: bool = True) -> Explanation:
-    """Explain a fitted model: what each word contributes, on which columns it depends, and how much is noise.
+def explain(what: Any, check: bool = True, deadline: float | None = None) -> Explanation:
+    """Explain a fitted model: what each column does, with which others, and how much is noise.
 
     Parameters
     ----------
     what : Suggestion, Model, Mixture, GP or a fitted KITTRegressor
-        Of a mixture of several kernels, the one with the largest weight is explained.
+        What is told of a mixture of several kernels is true of their average, which is what predicts.
     check : bool
-        Check every statement on left-out rows, which takes seconds; what does not hold there is not in the text.
-        Without checks, the text does not mention periods, trends or changing noise.
+        Check every statement on left-out rows, which takes seconds: the text says what they show, what they do not, and
+        what they show to be absent. Without checks, the text does not mention periods or changing noise.
+    deadline : float, optional
+        Seconds after which no further check is begun; the text says what was left out. Without a deadline, the same table,
+        seed and version give the same words on every machine.
 
     Returns
     -------
@@ -58,40 +65,50 @@ def explain(what: Any, check: bool = True) -> Explanation:
     >>> x = np.linspace(0, 10, 60)
     >>> noise = np.random.default_rng(0).normal(size=60)
     >>> explanation = kitt.explain(kitt.fit("Linear", x[:, None], 3 * x + noise, random_state=0))
-    >>> [str(part.word) for part in explanation.parts]
-    ['Linear']
+    >>> explanation.effects[0].shape.kind
+    'rises'
     >>> explanation.parts[0].share > 0.9
     True
     """
     what = getattr(what, "suggestion_", what)  # of a fitted KITTRegressor
     if isinstance(what, Suggestion):
-        return explain(what.fitted, check)
+        return explain(what.fitted, check, deadline)
     if not isinstance(what, GP | Mixture | Model):
         raise InvalidInputError(
             f"expected something fitted, such as kitt.suggest(..., fit=True); got {type(what).__name__}: fit it first"
         )
+    clock = Clock.unlimited().at_most(deadline)
     if isinstance(what, Model):
-        known: dict[bool, Explanation] = what.__dict__.setdefault("_explanations", {})  # a check takes seconds
-        if check not in known:
-            known[check] = _explain(what.mixture, what.rows, what.evidence() if check else None, check)
-        return known[check]
+        known: dict[tuple[bool, float | None], Explanation] = what.__dict__.setdefault("_explanations", {})
+        if (check, deadline) not in known:  # a check takes seconds
+            evidence = None
+            if check:
+                evidence = what.evidence(config=EvidenceConfig(seconds=EVIDENCE * clock.seconds))
+            known[check, deadline] = _explain(what.mixture, what.rows, evidence, check, clock)
+        return known[check, deadline]
     mixture = Mixture.of((what,), [1.0]) if isinstance(what, GP) else what
-    return _explain(mixture, None, None, check)
+    return _explain(mixture, None, None, check, clock)
 
 
-def _explain(mixture: Mixture, table: Dataset | None, evidence: Evidence | None, check: bool) -> Explanation:
+def _explain(
+    mixture: Mixture, table: Dataset | None, evidence: Evidence | None, check: bool, clock: Clock
+) -> Explanation:
     order = sorted(range(len(mixture.models)), key=lambda k: (k != _explained(mixture, evidence), -mixture.weights[k]))
     model, others = mixture.models[order[0]], [mixture.models[k] for k in order[1:]]
-    words = Words(model)
-    s = model.fitted_kernel.standardiser or Standardiser.identity(len(model.fitted_kernel.columns))
+    words, surface = Words(model), Surface(mixture)
+    s = surface.standardiser
     X = words.basis if table is None else torch.tensor(s.transform_x(table.X))
     rows = _some(len(X), X.shape[1])
     X = X[torch.from_numpy(rows)]
-    groups = _groups(model.fitted_kernel.columns, table.encoding if table else None)
+    groups = groups_of(model.fitted_kernel.columns, table.encoding if table else None)
     with torch.no_grad(), np.errstate(over="ignore", under="ignore"):  # in units close to the largest floats
         levels = {c.name: c.levels for c in table.encoding.columns if c.levels} if table else {}
-        parts, (columns, interactions), noise = _decompose(model, words, X, groups, s, levels)
-    claims = check_claims(model, others, parts, groups, s, evidence) if check else Claims()
+        variance = surface.noise_variance(X)
+        parts, directions, whole = _parts(model, words, X, groups, s, levels, variance)
+        effects, interactions = _effects_of_columns(surface, X, groups, directions, levels)
+        ordered = [(name, place) for name, place in groups if name not in levels]
+        noise = _noise(surface, X, ordered, variance, float(variance.mean()) / whole)
+    claims = check_claims(model, others, parts, effects, groups, s, evidence, clock) if check else Claims()
     weights = [float(mixture.weights[k]) for k in order]
     u = model.warp.inverse(model.y.numpy())
     with np.errstate(over="ignore", under="ignore"):
@@ -103,7 +120,7 @@ def _explain(mixture: Mixture, table: Dataset | None, evidence: Evidence | None,
         weight=weights[0],
         others=tuple((other.expression, weight) for other, weight in zip(others, weights[1:], strict=True)),
         parts=tuple(sorted(parts, key=lambda part: -part.share)),
-        columns=columns,
+        effects=_by_importance(effects, claims.checks),
         noise=noise,
         rows=rows,
         comparison=None if evidence is None else Comparison(PLAIN, *evidence.gain),
@@ -116,7 +133,14 @@ def _explain(mixture: Mixture, table: Dataset | None, evidence: Evidence | None,
         explained=claims.explained,
         repetitions=claims.repetitions,
         checks=claims.checks,
+        unchecked=claims.unchecked,
     )
+
+
+def _by_importance(effects: Sequence[Effect], checks: Sequence[Check]) -> tuple[Effect, ...]:
+    """Effects of columns that left-out rows need by what they gain there, then the others by their share of the variance."""
+    gains = {check.about: check.gain for check in checks if check.claim == "column" and check.is_supported}
+    return tuple(sorted(effects, key=lambda effect: (-gains.get(effect.column, 0.0), -effect.sensitivity)))
 
 
 def _explained(mixture: Mixture, evidence: Evidence | None) -> int:
@@ -138,18 +162,11 @@ def _some(n: int, dims: int) -> NDArray[np.intp]:
     return np.sort(np.random.default_rng(0).permutation(n)[:most])
 
 
-def _groups(names: Sequence[str], encoding: Encoding | None) -> Groups:
-    """Columns of the table with the columns of X that stand for them: several for one of levels."""
-    if encoding is None:
-        return [(name, [d]) for d, name in enumerate(names)]
-    place = {name: d for d, name in enumerate(names)}
-    return [(c.name, [place[output] for output in c.outputs]) for c in encoding.columns if c.outputs]
-
-
-def _decompose(
-    model: GP, words: Words, X: Tensor, groups: Groups, s: Standardiser, levels: Levels
-) -> tuple[list[Part], tuple[tuple[Effect, ...], tuple[Interaction, ...]], Noise]:
-    means, noise = words.means(X), _noise_variance(model, X)
+def _parts(
+    model: GP, words: Words, X: Tensor, groups: Groups, s: Standardiser, levels: Levels, noise: Tensor
+) -> tuple[list[Part], Tensor, float]:
+    """The words of a kernel; the direction (G,) of their sum along each column; and the variance of an observation."""
+    means = words.means(X)
     total = means.sum(0)
     variance = float(total.var(correction=0) + noise.mean())
     sensitivity, direction = _sensitivities(words, X, groups)
@@ -170,9 +187,7 @@ def _decompose(
                 effects=_effects(X, groups, s, sensitivity[i], direction[i], facts, levels),
             )
         )
-    columns, pairs = _columns(words, X, groups, s, direction[-1], levels)
-    ordered = [(name, place) for name, place in groups if name not in levels]
-    return parts, (columns, pairs), _noise(model, X, ordered, noise, s, float(noise.mean()) / variance)
+    return parts, direction[-1], variance
 
 
 def _shares(means: Tensor) -> Tensor:
@@ -210,30 +225,44 @@ def _sensitivities(words: Words, X: Tensor, groups: Groups) -> tuple[Tensor, Ten
     return torch.stack(much, -1), torch.stack(where, -1)
 
 
-def _columns(
-    words: Words, X: Tensor, groups: Groups, s: Standardiser, direction: Tensor, levels: Levels
+def _effects_of_columns(
+    surface: Surface, X: Tensor, groups: Groups, direction: Tensor, levels: Levels
 ) -> tuple[tuple[Effect, ...], tuple[Interaction, ...]]:
-    """How all words together depend on each column: shares that add up, and the curve along each that matters."""
-    if not words.here:
-        return tuple(Effect(name, 0.0, alone=0.0, alone_error=0.0, sensitivity_error=0.0) for name, _ in groups), ()
-    indices = shares(words.mean, X, groups, words.joint)
+    """How the mean depends on each column: shares that add up, and the curve along each of the strongest."""
+    indices, s = sensitivity(surface.mean, X, groups, surface.covariance), surface.standardiser
+    strongest = np.argsort(-indices.total)[:CURVES].tolist()
     effects = []
     for g, (name, place) in enumerate(groups):
-        more: dict[str, Any] = {"alone": float(indices.alone[g]), "alone_error": float(indices.alone_error[g])}
+        more: dict[str, Any] = {"alone": float(indices.first[g]), "alone_error": float(indices.first_error[g])}
         more["sensitivity_error"] = float(indices.total_error[g])
         if name in levels:
-            if indices.total[g] >= MIN_CURVE:
-                more["shape"] = _in_units(level_shape(words.mean, words.joint, X, place, levels[name]), s)
+            if g in strongest:
+                line, own = curve(surface, X, place)
+                form = level_shape(line, level_names(X, place, levels[name]))
+                more |= {"shape": _in_units(form, s), "disagreeing": _disagreeing(surface, own)}
         elif len(place) == 1:
             d, x = place[0], X[:, place[0]]
             more |= {"direction": float(direction[g]), "span": float(x.max() - x.min()) * float(s.x_scale[d])}
-            if indices.total[g] >= MIN_CURVE:
-                line = curve(words.mean, words.joint, X, d)
+            if g in strongest:
+                line, own = curve(surface, X, [d])
                 form = _in_units(shape(line, x.numpy()), s, d)
                 x_there = _along(line.x, s, d)
                 more |= {"curve": Curve(x_there, s.inverse_mean(line.mean), line.std * s.y_scale), "shape": form}
+                more["disagreeing"] = _disagreeing(surface, own)
         effects.append(Effect(name, float(indices.total[g]), **more))
-    return tuple(sorted(effects, key=lambda effect: -effect.sensitivity)), indices.pairs
+    return tuple(effects), indices.pairs
+
+
+def _disagreeing(surface: Surface, own: FloatArray) -> tuple[str, ...]:
+    """The heavy kernels whose own curve, level aside, differs from that of the average by more than half of it."""
+    centred = own - own.mean(1, keepdims=True)
+    average = surface.weights @ centred
+    size = float(np.sqrt(np.square(average).sum()))
+    return tuple(
+        str(surface.mixture.models[surface.used[i]].expression)
+        for i in surface.heavy
+        if np.sqrt(np.square(centred[i] - average).sum()) > DISAGREEMENT * size
+    )
 
 
 def _along(x: ArrayLike, s: Standardiser, place: int) -> FloatArray:
@@ -245,7 +274,11 @@ def _along(x: ArrayLike, s: Standardiser, place: int) -> FloatArray:
 def _in_units(form: Shape, s: Standardiser, place: int | None = None) -> Shape:
     """The shape of a standardised curve in the units of the table."""
     at = form.at if form.at is None or place is None else float(_along(form.at, s, place)[0])
-    return replace(form, at=at, rise=form.rise * s.y_scale, error=form.error * s.y_scale)
+    slope = form.slope
+    if slope is not None and place is not None:
+        unit = float(s.y_scale / s.x_scale[place])
+        slope = slope[0] * unit, slope[1] * unit
+    return replace(form, at=at, rise=form.rise * s.y_scale, error=form.error * s.y_scale, slope=slope)
 
 
 def _effects(
@@ -309,24 +342,15 @@ def _slopes(words: Words, index: int, s: Standardiser) -> tuple[FloatArray, Floa
     return (mean[1:] - mean[0]).numpy() * unit, variance.clamp_min(0).sqrt().numpy() * unit
 
 
-def _noise_variance(model: GP, X: Tensor) -> Tensor:
-    """(N,) the variance of the noise: that of the kernel, times the factor of the noise model where there is one."""
-    variance = model.posterior.kernel.noise(model.posterior.theta, X)
-    if (changing := model.noise_model) is None:
-        return variance
-    mean, _, total = model.moments(X)
-    return variance * torch.from_numpy(np.exp(changing.log_factor(X.numpy(), mean, total)))
-
-
-def _noise(model: GP, X: Tensor, groups: Groups, variance: Tensor, s: Standardiser, share: float) -> Noise:
+def _noise(surface: Surface, X: Tensor, groups: Groups, variance: Tensor, share: float) -> Noise:
     """The level of the noise, and with which column or with the prediction it changes."""
-    mean, _, _ = model.moments(X)
-    level = math.sqrt(float(variance.mean())) * s.y_scale
-    low, high = (float(q) for q in np.quantile(variance.sqrt().numpy(), (0.05, 0.95)) * s.y_scale)
+    mean, scale = surface.mean(X), surface.standardiser.y_scale
+    level = math.sqrt(float(variance.mean())) * scale
+    low, high = (float(q) for q in np.quantile(variance.sqrt().numpy(), (0.05, 0.95)) * scale)
     centred = variance.sqrt() - variance.sqrt().mean()
     if high < 1.05 * low:
         return Noise(share, level, low, high)
-    followed = {name: X[:, place[0]] for name, place in groups} | {PREDICTION: torch.from_numpy(mean)}
+    followed = {name: X[:, place[0]] for name, place in groups} | {PREDICTION: mean}
     with_column = {
         name: float(torch.nan_to_num(torch.corrcoef(torch.stack([centred, values]))[0, 1]))
         for name, values in followed.items()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from functools import cached_property
 from statistics import NormalDist
 from typing import Any
@@ -14,13 +16,18 @@ from scipy.special import stdtrit
 
 from kitt.files import finite
 from kitt.kernels.grammar import Expression, Word
+from kitt.model.curves import CLEAR, Curve, Shape
+from kitt.model.sensitivity import Interaction
 from kitt.table.scaling import FloatArray
 
 # When something is stated; set by hand. `kitt bench claims` counts how often claims are true with these values.
 MIN_GAIN = 0.01  # nats per row that a part must gain on left-out rows
 ERRORS = 2.0  # standard errors that it must gain as well, unless it was chosen among several
+NATS, OF_VARIANCE, OF_ERROR = "nats per row", "share of variance", "share of absolute error"
+MARGINS = {NATS: 0.05, OF_VARIANCE: 0.1, OF_ERROR: 0.1}  # what is less than this, beyond its error, is called absent
+POWER = 0.84  # standard errors beyond a limit, of which the limit is exceeded in four of five tables
+LEAST_MORE = 1.2  # times as many rows, that are said to decide what these rows do not
 ACTIVE = 0.05  # share of a word's variance from which it depends on a column
-CLEAR = 2.0  # standard deviations beyond which a curve rises or falls, and a share is not zero
 
 
 def errors_among(count: int, units: int | None = None) -> float:
@@ -30,38 +37,6 @@ def errors_among(count: int, units: int | None = None) -> float:
     """
     level = NormalDist().cdf(-ERRORS) / max(count, 1)
     return -NormalDist().inv_cdf(level) if units is None else -float(stdtrit(max(units - 1, 1), level))
-
-
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """The fitted mean along one column, averaged over the values that the other columns have in the rows."""
-
-    x: FloatArray  # in units of the column
-    mean: FloatArray  # in units of the target
-    std: FloatArray  # posterior standard deviation
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"x": self.x.tolist(), "mean": self.mean.tolist(), "std": self.std.tolist()}
-
-
-@dataclass(frozen=True)
-class Shape:
-    """The shape of the curve along one column, beyond its uncertainty."""
-
-    kind: str  # rises, falls, lowest, highest, levels, or none
-    at: float | None = None  # where it is lowest or highest, or beyond which it hardly moves
-    rise: float = 0.0  # from its lowest to its highest value, in units of the target
-    error: float = 0.0  # standard deviation of that
-    levels: tuple[str, str] | None = None  # of a column of texts: where it is lowest, and where it is highest
-
-
-@dataclass(frozen=True)
-class Interaction:
-    """Two columns of which the effect of one depends on the value of the other."""
-
-    columns: tuple[str, str]
-    share: float  # of the variance of the mean, beyond what each of the two does by itself
-    error: float  # standard deviation of it: of the posterior, and of the estimate
 
 
 @dataclass(frozen=True)
@@ -92,6 +67,7 @@ class Effect:
     sensitivity_error: float | None = None  # standard deviation of `sensitivity`, of all words together
     shape: Shape | None = None  # of the mean along the column
     curve: Curve | None = None  # the mean along the column, averaged over the rows
+    disagreeing: tuple[str, ...] = ()  # heavy kernels whose own curve differs by more than half of the average one
 
     @property
     def is_active(self) -> bool:
@@ -149,41 +125,74 @@ class Comparison:
         return abs(self.gain) > 2 * self.error
 
 
+class Answer(StrEnum):
+    """What left-out rows say about a claim."""
+
+    SHOWN = "shown"
+    NOT_SHOWN = "not shown"
+    ABSENT = "shown to be absent"  # what there is of it is less than a margin, beyond its error
+
+
 @dataclass(frozen=True)
 class Check:
     """What a part gains: the log density of left-out rows under the model minus that under the model without it, per row."""
 
-    # signal; hidden (a signal beside far rows) or typical (beside rows that scatter widely); repeats, trend, strength,
-    # smooth, rough, noise or column
+    # signal; hidden (a signal beside far rows) or typical (beside rows that scatter widely); repeats, smooth, rough, noise
+    # or column
     claim: str
     about: str  # the word or the column; how many rows are far
     gain: float
     error: float  # its standard error
     rows: int  # that were left out
-    unit: str = "nats per row"  # of the gain; of a signal, the share of the variance of left-out rows (R²)
+    unit: str = NATS  # of the gain; of a signal, the share of the variance of left-out rows (R²)
     errors: float = ERRORS  # standard errors that the gain must exceed; more, if it was chosen among several
+    limit: float | None = None  # what there can be at most for another reason than the error of the gain
+    more_rows: int = 0  # that this other reason asks for before absence can be shown
 
     @property
     def is_supported(self) -> bool:
         return self.gain > max(MIN_GAIN, self.errors * self.error)
+
+    @property
+    def answer(self) -> Answer:
+        if self.is_supported:
+            return Answer.SHOWN
+        return Answer.ABSENT if self.most < MARGINS[self.unit] else Answer.NOT_SHOWN
+
+    @property
+    def most(self) -> float:
+        """The upper limit of what is there, with about 97.5 % confidence."""
+        return max(self.gain + ERRORS * self.error, self.limit or 0.0)
+
+    @property
+    def rows_to_decide(self) -> int | None:
+        """The number of rows from which the answer would probably be another one than "not shown"; None if it is now."""
+        if self.answer is not Answer.NOT_SHOWN or not self.rows or not math.isfinite(self.error):
+            return None
+        relative = (self.errors + POWER) * self.error / max(self.gain, MARGINS[self.unit])
+        return max(int(self.rows * max(relative**2, LEAST_MORE)), self.more_rows)
 
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
     """What `kitt.explain` found in a model, in the units of the table.
 
+    Effects, interactions and noise are those of the average of all kernels, which is what predicts; parts are those of
+    the heaviest kernel.
+
     Attributes
     ----------
     target : str
         The name of the target.
     expression : Expression
-        The kernel that is explained, the heaviest of the untransformed target; its weight is `weight`.
+        The heaviest kernel of the untransformed target; its weight is `weight`.
     others : tuple of (Expression, float)
         The other kernels with their weights, by decreasing weight.
     parts : tuple of Part
-        One per word of the kernel, by decreasing share of the variance.
-    columns : tuple of Effect
-        How the sum of all words depends on each column, the strongest first.
+        One per word of the heaviest kernel, by decreasing share of the variance.
+    effects : tuple of Effect
+        How the mean depends on each column, the most important first: columns that left-out rows show to be needed by
+        what they gain there, then the others by their share of the variance.
     noise : Noise
         What no column explains.
     rows : array of int
@@ -208,18 +217,20 @@ class Explanation:
         What comes back with a period that left-out cycles support, the clearest first.
     checks : tuple of Check
         The gain of each claim on left-out rows; a claim that is not supported is not in the text.
+    unchecked : tuple of str
+        What was not checked because of a deadline.
     position : int
-        The position of the explained kernel among those of the model.
+        The position of the heaviest kernel among those of the model.
 
     Examples
     --------
     >>> import numpy as np, kitt
     >>> X = np.random.default_rng(0).uniform(-2, 2, (50, 2))
     >>> explanation = kitt.explain(kitt.fit("RBF", X, np.sin(2 * X[:, 0]), random_state=0))
-    >>> explanation.columns[0].column
+    >>> explanation.effects[0].column
     'x1'
     >>> sorted(explanation.to_dict())[:4]
-    ['caveats', 'checks', 'columns', 'comparison']
+    ['caveats', 'checks', 'comparison', 'effects']
     """
 
     target: str
@@ -227,7 +238,7 @@ class Explanation:
     weight: float
     others: tuple[tuple[Expression, float], ...]
     parts: tuple[Part, ...]
-    columns: tuple[Effect, ...]
+    effects: tuple[Effect, ...]
     noise: Noise
     rows: NDArray[np.intp]
     comparison: Comparison | None
@@ -240,6 +251,7 @@ class Explanation:
     interactions: tuple[Interaction, ...] = ()
     repetitions: tuple[Repetition, ...] = ()
     checks: tuple[Check, ...] = ()
+    unchecked: tuple[str, ...] = ()
     position: int = 0
 
     def check(self, claim: str, about: str | None = None) -> Check | None:
@@ -289,10 +301,11 @@ class Explanation:
             "transformed": self.transformed,
             "others": [{"expression": str(e), "weight": w} for e, w in self.others],
             "parts": parts,
-            "columns": [_plain(effect) for effect in self.columns],
+            "effects": [_plain(effect) for effect in self.effects],
             "interactions": [asdict(pair) for pair in self.interactions],
             "repetitions": [asdict(repetition) for repetition in self.repetitions],
-            "checks": [{**asdict(check), "is_supported": check.is_supported} for check in self.checks],
+            "checks": [_answered(check) for check in self.checks],
+            "unchecked": list(self.unchecked),
             "explained": self.explained,
             "noise": asdict(self.noise),
             "comparison": better,
@@ -300,6 +313,12 @@ class Explanation:
             "text": self.text,
         }
         return finite(values)
+
+
+def _answered(check: Check) -> dict[str, Any]:
+    """A check with its answer as JSON types."""
+    known = {name: value for name, value in asdict(check).items() if name not in ("limit", "more_rows")}
+    return {**known, "answer": str(check.answer), "most": check.most, "rows_to_decide": check.rows_to_decide}
 
 
 def _plain(effect: Effect) -> dict[str, Any]:

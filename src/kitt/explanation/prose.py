@@ -1,59 +1,50 @@
-"""The numbers of an explanation as a short paragraph: only what left-out rows support, with what it gains there."""
+"""The numbers of an explanation as a short paragraph: what left-out rows show, what they do not, and what they exclude."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from kitt.explanation.facts import MARGINS, NATS, Answer, Check
 from kitt.formatting import measured, number, percent
-from kitt.kernels.grammar import Primitive
-from kitt.network.properties import ROUGH, SMOOTH
 
 if TYPE_CHECKING:
-    from kitt.explanation.facts import Effect, Explanation, Part, Repetition
+    from kitt.explanation.facts import Effect, Explanation, Repetition
+    from kitt.model.curves import Shape
 
 # What the paragraph mentions; set by hand.
-NEGLIGIBLE = 0.01  # share of the variance below which a part is left out
-NAMED = 4  # columns that are listed by name
+NEGLIGIBLE = 0.01  # share of the variance that is not worth a word
+SENTENCES = 6  # columns that have a sentence of their own; others are listed
+LISTED = 12  # columns that are listed by name
+DETAILED = 4  # columns that are not shown to be needed, of which it is told what was seen
+COSTLY = 0.1  # nats per row, from which it is told in any case
+LEVELS = 4  # levels of a column that are told in order; of more, the first and the last
 STEPS = 20  # parts of the span of a column between which places along it are distinguished
 WHOLE = 0.9  # share of the signal that repeats, from which all of it is said to repeat
-OWN_EFFECT = 0.02  # share of the variance from which the shape of a column's own effect is described
 INTERACTION = 0.05  # share of the variance of the mean from which an interaction is mentioned
 UNLEARNED = 0.05  # share of the variance that is neither noise of the fit nor predicted on left-out rows
 NOISE_RATIO = 1.2  # of the largest to the smallest noise from which it is said to vary
 NOISE_CORRELATION = 0.7  # smallest one, with a column or the prediction, of noise that is said to vary
 WEIGHT = 0.005  # of a kernel that counts as averaged
+GUESSES = 3  # columns on which the model relies, that are named where left-out rows do not show a signal
 
 
 def paragraph(e: Explanation) -> str:
-    if not e.is_signal:
-        return " ".join(map(_capital, [*_nothing(e), *_caveats(e)]))
-    sentences = [
-        *_signal(e),
-        *_repetitions(e),
-        *_worth(e),
-        *_shapes(e),
-        *_together(e),
-        *_uncertain(e),
-        _noise(e),
-        *_weights(e),
-        *_comparison(e),
-        *_caveats(e),
-    ]
-    return " ".join(map(_capital, sentences))
+    sentences = [*_signal(e), *_columns(e), _noise(e), *_weights(e), *_comparison(e)] if e.is_signal else _nothing(e)
+    return " ".join(map(_capital, [*sentences, *_unchecked(e), *_caveats(e)]))
 
 
 def _capital(sentence: str) -> str:
     return sentence[0].upper() + sentence[1:]
 
 
-# --- what kind of function --------------------------------------------------------------------------------------------
+# --- whether the columns explain anything ----------------------------------------------------------------------------
 
 
 def _nothing(e: Explanation) -> Iterator[str]:
+    """What is said where left-out rows do not show a signal, of which there are four kinds."""
     mean, spread = e.level
     if (check := e.check("hidden")) is not None and check.is_supported:
         has, they = ("has", "it") if check.about.startswith("1 ") else ("have", "they")
@@ -67,31 +58,188 @@ def _nothing(e: Explanation) -> Iterator[str]:
             f"relative to the scatter that is predicted for them, left-out rows lie {percent(check.gain)} ± "
             f"{percent(check.error)} closer to their predictions than to the median of all: the columns do explain some."
         )
+    elif (check := e.check("signal")) is not None and check.answer is Answer.NOT_SHOWN:
+        yield from _undecided(e, check)
     else:
-        yield (
-            f"the columns explain nothing of {e.target} that left-out rows show: its mean and standard deviation are "
-            f"{measured(mean, spread)}."
-        )
+        most = "" if check is None else f", or less than {percent(max(check.most, 0.01))} of its variation"
+        level = f"its mean and standard deviation are {measured(mean, spread)}"
+        yield f"the columns explain nothing of {e.target}{most}: {level}."
     if e.is_supported("noise") and (text := _varying(e)):
         yield text
 
 
-@dataclass(frozen=True)
-class _Item:
-    """What one sentence describes: a part with structure of its own, or all other parts together."""
+def _undecided(e: Explanation, check: Check) -> Iterator[str]:
+    """What was seen, its error, and how many rows would probably decide it."""
+    seen = f"{_signed_percent(check.gain)} ± {percent(check.error)}"
+    most = "any share of it" if check.most >= 0.995 else f"up to {percent(check.most)}"
+    yield (
+        f"whether the columns explain anything of {e.target} is not shown: of its variation, {seen} is predicted in "
+        f"left-out rows, and the columns could explain {most}."
+    )
+    if (rows := check.rows_to_decide) is not None:
+        yield f"about {_rounded(rows)} rows would probably decide it."
+    guesses = [effect.column for effect in e.effects[:GUESSES] if effect.is_clear and effect.is_active]
+    if len(e.effects) > 1 and guesses:
+        yield f"until then it is a guess that {e.target} depends most on {_listed(guesses)}."
+    yield f"its mean and standard deviation are {measured(*e.level)}."
 
-    share: float
-    noun: str
-    columns: str
+
+def _signed_percent(share: float) -> str:
+    return percent(share) if share >= 0 else f"-{percent(-share).removeprefix('<')}"
+
+
+def _rounded(rows: int) -> str:
+    """A number of rows with two digits."""
+    return f"{int(float(f'{rows:.1e}')):,}"
 
 
 def _signal(e: Explanation) -> Iterator[str]:
-    scale = _scale(e)
-    for i, item in enumerate(_items(e)):
-        share = percent(max(item.share, 0.0) * scale)
-        subject = f"{_amount(item.share * scale)} of the variation in {e.target} ({share})"
-        lead = f"{subject} is" if i == 0 else f"on top of it, {share} is"
-        yield f"{lead} {item.noun} {item.columns}."
+    kind = (
+        "rough" if e.is_supported("rough") and len(e.repetitions) < 2 else "smooth" if e.is_supported("smooth") else ""
+    )
+    # A kernel with one period is rough where it has to follow another one.
+    function = f", by a {kind} function" if kind else ""
+    explain = "the columns explain" if len(e.effects) > 1 else f"the column {e.effects[0].column} explains"
+    if (check := e.check("signal")) is None:
+        yield f"by the fit alone, {explain} {percent(1 - e.noise.share)} of the variation in {e.target}."
+    else:
+        share = percent(check.gain) + (f" ± {percent(check.error)}" if check.error >= 0.005 else "")
+        yield f"left-out rows show that {explain} {share} of the variation in {e.target}{function}."
+
+
+# --- one sentence for each column that matters -----------------------------------------------------------------------
+
+
+def _columns(e: Explanation) -> Iterator[str]:
+    told = [effect for effect in e.effects if _matters(e, effect)]
+    for effect in told[:SENTENCES]:
+        yield _sentence(e, effect)
+    if more := [effect.column for effect in told[SENTENCES:]]:
+        yield f"less, but clearly, it depends on {_listed(more, LISTED)}."
+    yield from _others(e, told)
+
+
+def _matters(e: Explanation, effect: Effect) -> bool:
+    """Whether left-out rows show that a column is needed; without a check, whether the mean clearly depends on it."""
+    active = [other.column for other in e.effects if other.is_active]
+    if active == [effect.column] or any(r.column == effect.column for r in e.repetitions):
+        return True
+    if e.checks:
+        return e.is_supported("column", effect.column)
+    return effect.is_clear and effect.sensitivity >= NEGLIGIBLE
+
+
+def _others(e: Explanation, told: Sequence[Effect]) -> Iterator[str]:
+    """Columns that are not shown to be needed, those that are shown not to be, and those that were not checked."""
+    others = [effect.column for effect in e.effects if effect not in told]
+    answers = {name: e.check("column", name) for name in others}
+    unclear = [(name, c) for name, c in answers.items() if c is not None and c.answer is Answer.NOT_SHOWN]
+    unclear.sort(key=lambda item: -item[1].gain)
+    absent = [name for name, c in answers.items() if c is not None and c.answer is Answer.ABSENT]
+    if unclear:
+        seen = [f"{name} ({_seen(check)})" for name, check in unclear]
+        most = max(DETAILED, sum(check.gain > COSTLY for _, check in unclear))
+        yield f"it is not shown whether {e.target}, beside the other columns, depends on {_listed(seen, most, 'or')}."
+    if absent:
+        each, one = ("each of ", "any one of them") if len(absent) > 1 else ("the column ", "it")
+        yield (
+            f"{each}{_listed(absent, LISTED)} can be left out: without {one}, left-out rows are predicted worse by less "
+            f"than {MARGINS[NATS]:g} nats per row."
+        )
+    if e.checks and (rest := [name for name, c in answers.items() if c is None and name not in e.unchecked]):
+        many = f"{len(rest)} further columns" if len(rest) > 1 else f"the column {rest[0]}"
+        yield f"{many}, on which the mean depends least, {'were' if len(rest) > 1 else 'was'} not checked."
+
+
+def _seen(check: Check) -> str:
+    rows = "" if (count := check.rows_to_decide) is None else f"; about {_rounded(count)} rows would probably decide"
+    return f"{number(check.gain)} ± {number(check.error)} nats per row{rows}"
+
+
+def _sentence(e: Explanation, effect: Effect) -> str:
+    """What is said of one column: its shape, its share and its gain, with whom it acts, and which kernels disagree."""
+    clauses = _repetitions(e, effect) or _shape(e, effect)
+    return f"{clauses}{_worth(e, effect)}{_together(e, effect)}{_disagreement(effect)}."
+
+
+def _worth(e: Explanation, effect: Effect) -> str:
+    """The share of the variation and the gain on left-out rows, in parentheses."""
+    facts = []
+    if len(e.effects) > 1:
+        explained = 1 - e.noise.share if e.explained is None else e.explained
+        facts.append(f"{percent(min(effect.sensitivity, 1.0) * explained)} of the variation")
+        if (check := e.check("column", effect.column)) is not None:
+            facts.append(f"{number(check.gain)} ± {number(check.error)} nats per row on left-out rows")
+    return f" ({', '.join(facts)})" if facts else ""
+
+
+def _shape(e: Explanation, effect: Effect) -> str:
+    """The shape along a column, if it is told, or why it is not."""
+    name, target = effect.column, e.target
+    if not effect.is_clear:
+        return f"the mean of {target} does not clearly depend on {name}, which may matter for the scatter"
+    if _is_shared(e, effect):
+        return f"on {name}, {target} depends mostly together with other columns"
+    if (shape := told_shape(e, effect)) is None:
+        is_clear = effect.shape is not None and effect.shape.rise > 2 * effect.shape.error
+        return f"along {name}, {target} {'goes up and down' if is_clear else 'changes in a shape that is not clear'}"
+    if shape.levels:
+        return f"of the levels of {name}, {target} is {_order(shape.levels)}"
+    by = f"by {number(shape.rise)} ± {number(shape.error)} in all"
+    if shape.slope is not None:
+        slope = f"{number(abs(shape.slope[0]))} ± {number(shape.slope[1])} per {'day' if name in e.dates else 'unit'}"
+        return f"with {name}, {target} {shape.kind} in a nearly straight line, by {slope}"
+    if shape.kind in ("lowest", "highest"):
+        return f"along {name}, {target} is {shape.kind} near {_place(e, effect)}"
+    if shape.kind.startswith("step"):
+        return f"along {name}, {target} steps {shape.kind.removeprefix('step ')} near {_place(e, effect)}, {by}"
+    levels_off = "" if shape.at is None else f" and levels off beyond {_place(e, effect)}"
+    return f"with {name}, {target} {shape.kind}{levels_off}, {by}"
+
+
+def told_shape(e: Explanation, effect: Effect) -> Shape | None:
+    """The shape that the text tells of a column that matters, if it tells one."""
+    if not effect.is_clear or _is_shared(e, effect) or effect.shape is None or effect.shape.kind == "none":
+        return None
+    return effect.shape
+
+
+def _is_shared(e: Explanation, effect: Effect) -> bool:
+    """Whether a column acts with others, and hardly by itself."""
+    pairs = [p for p in e.interactions if effect.column in p.columns and p.share >= INTERACTION]
+    return bool(pairs) and (effect.alone or 0.0) < max(NEGLIGIBLE, 2 * (effect.alone_error or 0.0))
+
+
+def _order(levels: Sequence[str]) -> str:
+    if len(levels) > LEVELS or len(levels) == 2:
+        return f"lowest at {levels[0]} and highest at {levels[-1]}"
+    return f"lowest at {levels[0]}, then {', then '.join(levels[1:-1])}, and highest at {levels[-1]}"
+
+
+def _together(e: Explanation, effect: Effect) -> str:
+    """With whom a column acts: told once for each pair, at the more important of the two."""
+    order = [other.column for other in e.effects]
+    for pair in e.interactions[:4]:
+        first, second = sorted(pair.columns, key=order.index)
+        if first != effect.column or pair.share < max(INTERACTION, 2 * pair.error):
+            continue
+        if e.checks and not all(e.is_supported("column", name) for name in pair.columns):
+            continue
+        return (
+            f"; this depends on {second}: together, {first} and {second} make {percent(pair.share)} ± "
+            f"{percent(pair.error)} of what is explained, beyond each by itself"
+        )
+    return ""
+
+
+def _disagreement(effect: Effect) -> str:
+    if not effect.disagreeing:
+        return ""
+    has = "has" if len(effect.disagreeing) == 1 else "have"
+    return f"; the kernels disagree, and {_listed(effect.disagreeing)} {has} another curve along {effect.column}"
+
+
+# --- periods ----------------------------------------------------------------------------------------------------------
 
 
 def _scale(e: Explanation) -> float:
@@ -101,145 +249,27 @@ def _scale(e: Explanation) -> float:
     return explained / max(fitted, 1e-12)
 
 
-def _items(e: Explanation) -> list[_Item]:
-    described = [part for part in e.parts if part.share >= NEGLIGIBLE] or list(e.parts[:1])
-    own = [part for part in described if _has_structure(e, part)]
-    items = [_Item(part.share, _noun(e, part), _columns(e, [part])) for part in own]
-    if rest := [part for part in described if part not in own]:
-        share = sum(part.share for part in rest)
-        items.append(_Item(share, f"a {_roughness(e, rest)}function of", _columns(e, rest)))
-    return sorted(items, key=lambda item: -item.share)
-
-
-def _has_structure(e: Explanation, part: Part) -> bool:
-    linear = part.word.factors.count(Primitive.LINEAR)
-    if linear == len(part.word.factors):
-        return len(e.parts) == 1 or e.is_supported("trend", str(part.word))
-    return linear > 0 and e.is_supported("strength", str(part.word))
-
-
-def _noun(e: Explanation, part: Part) -> str:
-    """What kind of function a word is, up to the names of its columns."""
-    factors = part.word.factors
-    linear = factors.count(Primitive.LINEAR)
-    if linear == len(factors):
-        return "a straight-line trend in" if linear == 1 else "a quadratic trend in"
-    return f"a {_roughness(e, [part])}function, stronger in some ranges than others, of"
-
-
-def _roughness(e: Explanation, parts: Sequence[Part]) -> str:
-    """Smooth or rough, if these words are either and left-out rows support it."""
-    kinds = {p for part in parts for p in part.word.factors if p in (*SMOOTH, *ROUGH)}
-    kind = "rough" if kinds & {*ROUGH} else "smooth"
-    if kind == "rough" and len(e.repetitions) > 1:
-        return ""  # a kernel with one period is rough where it has to follow another
-    return f"{kind} " if kinds and e.is_supported(kind) else ""
-
-
-def _amount(share: float) -> str:
-    return "most" if share >= 0.5 else "a good part" if share >= 0.2 else "a small part"
-
-
-def _columns(e: Explanation, parts: Sequence[Part]) -> str:
-    """The columns that parts depend on: by name those that the model needs, or the only one."""
-    active = {effect.column: effect for part in parts for effect in part.effects if _counts(e, effect)}
-    if len(e.columns) == 1:
-        return _with_slope(e, next(iter(active.values()), e.columns[0]))
-    is_named = {name: not e.checks or len(active) == 1 or _is_needed(e, name) for name in active}
-    named = [_with_slope(e, active[name]) for name, is_needed in is_named.items() if is_needed]
-    rest = [name for name, is_needed in is_named.items() if not is_needed]
-    if active and not rest:
-        return _listed(named, NAMED)
-    if named and len(rest) == 1:
-        return f"{_listed(named, NAMED)}, and perhaps of {rest[0]}"
-    is_checked = all(e.check("column", name) is not None for name in rest)
-    shown = ", none of which could be shown to be needed by itself" if is_checked else ""
-    others = f"{'others' if named else 'several columns'}{shown}"
-    return f"{_listed(named, NAMED)}, and of {others}" if named else others
-
-
-def _counts(e: Explanation, effect: Effect) -> bool:
-    """Whether a part depends on a column: clearly, or a little on one that the model needs."""
-    return effect.is_active or (effect.sensitivity >= NEGLIGIBLE and _is_needed(e, effect.column))
-
-
-def _is_needed(e: Explanation, column: str) -> bool:
-    """Whether the mean needs a column: left-out rows are predicted worse without it, and not for its part in the noise."""
-    if len(e.columns) == 1 or any(repetition.column == column for repetition in e.repetitions):
-        return True
-    return e.is_supported("column", column) and any(c.column == column and c.is_clear for c in e.columns)
-
-
-def _with_slope(e: Explanation, effect: Effect) -> str:
-    if effect.slope is None:
-        return effect.column
-    slope, error = effect.slope
-    return f"{effect.column} ({number(slope)} ± {number(error)} per {'day' if effect.column in e.dates else 'unit'})"
-
-
-# --- periods ----------------------------------------------------------------------------------------------------------
-
-
 def _period(e: Explanation, repetition: Repetition) -> str:
     unit = " days" if repetition.column in e.dates else ""
     times = f"about {repetition.cycles:.0f} times in this table"
     if repetition.share is not None:
         times += f"; this makes {percent(repetition.share * _scale(e))} of the variation"
+    gain = f"{number(repetition.check.gain)} ± {number(repetition.check.error)}"
+    times += f" and gains {gain} nats per row on left-out cycles"
     period = float(f"{repetition.period:.3g}")  # three digits: a period is known better than most numbers
-    return f"{period:,.12g}{unit} of {repetition.column} ({times})"
+    return f"{period:,.12g}{unit} ({times})"
 
 
-def _repetitions(e: Explanation) -> Iterator[str]:
-    """The periods, the share of the variation that repeats, and what they gain on left-out cycles."""
-    if not e.repetitions:
-        return
+def _repetitions(e: Explanation, effect: Effect) -> str:
+    """The periods along a column, the share of the variation that repeats, and what they gain on left-out cycles."""
+    own = [r for r in e.repetitions if r.column == effect.column]
+    if not own:
+        return ""
     whole = sum(repetition.share or 0.0 for repetition in e.repetitions) > WHOLE * (1 - e.noise.share)
-    every = _listed([f"every {_period(e, repetition)}" for repetition in e.repetitions])
-    yield f"{'it' if whole else 'a part of it'} comes back {every}."
-    longest = {r.column: r for r in sorted(e.repetitions, key=lambda repetition: repetition.period)}
-    for repetition in (r for r in longest.values() if r.level is not None):
-        yield f"beside that, the level {repetition.level} with {repetition.column}."
-    worths = [f"{number(r.check.gain)} ± {number(r.check.error)}" for r in e.repetitions]
-    yield f"without what comes back, left-out cycles are predicted worse, by {_listed(worths)} nats per row."
-
-
-# --- columns ----------------------------------------------------------------------------------------------------------
-
-
-def _worth(e: Explanation) -> Iterator[str]:
-    """What each column gains on left-out rows."""
-    needed = [c for c in e.checks if c.claim == "column" and c.is_supported]
-    if len(e.columns) > 1 and needed:
-        needed.sort(key=lambda c: -c.gain)
-        worths = _listed([f"{number(c.gain)} without {c.about}" for c in needed[:NAMED]])
-        yield f"left-out rows are predicted worse by {worths} (nats per row)."
-
-
-def _shapes(e: Explanation) -> Iterator[str]:
-    """Directions, lowest and highest points, and where a curve levels off."""
-    sloped = {f.column for part in e.parts if _has_structure(e, part) for f in part.active if f.slope is not None}
-    repeating = {repetition.column for repetition in e.repetitions}
-    said: list[str] = []
-    plain: dict[str, list[str]] = {"rises": [], "falls": []}
-    for effect in e.columns[: NAMED + 2]:
-        shape = effect.shape
-        if shape is None or shape.kind == "none" or effect.column in sloped | repeating:
-            continue
-        if (effect.alone or 0.0) < max(OWN_EFFECT, 2 * (effect.alone_error or 0.0)):
-            continue  # it matters only together with others
-        if e.checks and not _is_needed(e, effect.column):
-            continue
-        if shape.levels is not None:
-            said.append(f"is lowest at {effect.column} {shape.levels[0]} and highest at {shape.levels[1]}")
-        elif shape.kind in ("lowest", "highest"):
-            said.append(f"is {shape.kind} near {_place(e, effect)} of {effect.column}")
-        elif shape.at is not None:
-            said.append(f"{shape.kind} with {effect.column} and levels off beyond {_place(e, effect)}")
-        else:
-            plain[shape.kind].append(effect.column)
-    said = [*(f"{kind} with {_listed(columns)}" for kind, columns in plain.items() if columns), *said]
-    if said:
-        yield f"the mean{', over the other columns,' if len(e.columns) > 1 else ''} {'; '.join(said)}."
+    every = _listed([f"every {_period(e, repetition)}" for repetition in own])
+    level = max(own, key=lambda repetition: repetition.period).level
+    besides = "" if level is None else f"; beside that, the level {level}"
+    return f"along {effect.column}, {'' if whole else 'a part of '}{e.target} comes back {every}{besides}"
 
 
 def _place(e: Explanation, effect: Effect) -> str:
@@ -253,21 +283,6 @@ def _place(e: Explanation, effect: Effect) -> str:
     return f"{round(at / step) * step + 0.0:,.10g}"
 
 
-def _together(e: Explanation) -> Iterator[str]:
-    for pair in e.interactions[:2]:
-        if pair.share < max(INTERACTION, 2 * pair.error) or (
-            e.checks and not all(_is_needed(e, c) for c in pair.columns)
-        ):
-            continue
-        both = f"{percent(pair.share)} ± {percent(pair.error)}"
-        yield f"together, {pair.columns[0]} and {pair.columns[1]} make {both} of what is explained, beyond each by itself."
-
-
-def _uncertain(e: Explanation) -> Iterable[str]:
-    if len(e.parts) == 1 and not e.parts[0].is_certain:
-        yield "its shape is uncertain: the table says little about it."
-
-
 # --- noise and the rest -----------------------------------------------------------------------------------------------
 
 
@@ -278,10 +293,10 @@ def _noise(e: Explanation) -> str:
         left = 1 - max(e.explained, 0.0)
         text = (
             f"the rest, {percent(left)} (a typical error of {number(left**0.5 * e.level[1])}), is noise or could not be "
-            f"learned from these rows; the kernel takes {percent(n.share)} for noise"
+            f"learned from these rows; the model takes {percent(n.share)} for noise"
         )
     elif n.share < NEGLIGIBLE:
-        text = f"there is hardly any noise (a standard deviation of about {number(n.level)})"
+        text = "there is hardly any noise" + (f" (a standard deviation of about {number(n.level)})" if n.level else "")
     return f"{text}. {_varying(e)}".strip() if e.is_supported("noise") else f"{text}."
 
 
@@ -297,20 +312,13 @@ def _varying(e: Explanation) -> str:
 
 
 def _weights(e: Explanation) -> Iterable[str]:
-    others = [weight for _, weight in e.others]
-    count = sum(weight >= WEIGHT for weight in (e.weight, *others))
-    among = f" among {count} kernels that are averaged" if count > 1 else ""
+    count = sum(weight >= WEIGHT for weight in (e.weight, *(weight for _, weight in e.others)))
+    if count < 2:
+        return
+    heaviest, weight = max(((e.expression, e.weight), *e.others), key=lambda part: part[1])
+    yield f"this describes the average of {count} kernels, of which {heaviest} has the largest weight, {percent(weight)}."
     if e.transformed >= WEIGHT:
-        yield (
-            f"this describes {e.expression}, which has {percent(e.weight)} of the weight{among}; kernels of the transformed "
-            f"target have {percent(e.transformed)}."
-        )
-    elif e.weight < max(others, default=0.0):
-        yield f"this describes {e.expression}, which has {percent(e.weight)} of the weight{among}."
-    elif count > 1:
-        standing = "no kernel stands out: " if e.weight < 0.5 else ""
-        heaviest = f"the heaviest ({percent(e.weight)}) of {count} kernels that are averaged"
-        yield f"{standing}this describes {e.expression}, {heaviest}."
+        yield f"kernels of the transformed target have {percent(e.transformed)} of the weight."
 
 
 def _comparison(e: Explanation) -> Iterable[str]:
@@ -325,11 +333,16 @@ def _comparison(e: Explanation) -> Iterable[str]:
         yield f"left-out rows are predicted {how} than by a plain {c.plain} kernel (by {by})."
 
 
+def _unchecked(e: Explanation) -> Iterable[str]:
+    if e.unchecked:
+        yield f"for lack of time these were not checked: {_listed(e.unchecked, LISTED)}."
+
+
 def _caveats(e: Explanation) -> Iterable[str]:
     if e.caveats:
         yield f"bear in mind: {'; '.join(e.caveats)}."
 
 
-def _listed(names: Sequence[str], most: int = 6) -> str:
+def _listed(names: Sequence[str], most: int = 6, last: str = "and") -> str:
     names = [*names[:most], f"{len(names) - most} more"] if len(names) > most else list(names)
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {last} {names[-1]}"

@@ -27,6 +27,8 @@ from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.model.components import Component
 from kitt.model.evidence import Evidence, EvidenceConfig, gather
 from kitt.model.gaps import averaged, gaps_note
+from kitt.model.inspectable import Inspectable
+from kitt.model.kernel_list import KernelList
 from kitt.model.mixture import Mixture, shares_of
 from kitt.model.parts import Exportable
 from kitt.model.predictive import Predictive, Tail
@@ -57,7 +59,7 @@ _PREDICTED = 20  # rows that are predicted when a file is read
 
 
 @dataclass(frozen=True, eq=False)
-class Model(Exportable):
+class Model(Exportable, Inspectable):
     """Fitted kernels, their weights and the encoding of columns; with rows also the mixture that predicts.
 
     `kitt.suggest(..., fit=True).fitted` is one, and `kitt.load` reads one from a file. Tables that it is given have the
@@ -68,7 +70,7 @@ class Model(Exportable):
     entries : tuple of KernelEntry
         Each kernel with the transform of the target and the noise model that belong to it.
     kernels : tuple of FittedKernel
-        The kernels of the entries.
+        The kernels of the entries; printed, a table of their weights.
     weights : tuple of float
         The weight of each kernel; they sum to one.
     best : FittedKernel
@@ -108,8 +110,8 @@ class Model(Exportable):
         return cls(entries, mixture.components, mixture.tail, rows.encoding, rows, mixture)
 
     @property
-    def kernels(self) -> tuple[FittedKernel, ...]:
-        return tuple(entry.kernel for entry in self.entries)
+    def kernels(self) -> KernelList:
+        return KernelList.of(self.entries, self.weights)
 
     def __repr__(self) -> str:
         """The kernels that count, without the rows."""

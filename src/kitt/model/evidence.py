@@ -7,7 +7,8 @@ Leave-one-out at the fitted parameters, from which the weights come, would be to
 on small tables, because they learn from fewer rows. There, the difference between five and twenty folds estimates what
 further rows gain, and log densities are extrapolated to all rows by a third of that difference; from ten folds it would be
 the whole of a smaller difference, with a larger error (`kitt bench evidence` has the figures). Evidence is computed only on
-request, with a time budget of its own: with many rows only some of the folds are evaluated.
+request. With many rows only some of the folds are evaluated: how many depends on the numbers of rows and kernels, and not on
+the speed of the machine.
 
 Of a large table, kernels, parameters and weights come from a subset of the rows. The others have had no influence on them,
 so nothing is fitted again: the posteriors are conditioned on all rows but some of those, which they then predict.
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 from kitt.clock import Clock
 from kitt.fitting.candidates import PLAIN as PLAIN_KERNELS
 from kitt.fitting.candidates import prior_of
+from kitt.fitting.config import FitConfig
 from kitt.fitting.fit import Fitter
 from kitt.fitting.fitted import KnownNoise
 from kitt.fitting.folds import FoldsConfig, is_wave, on_these_rows, refitted, split
@@ -48,15 +50,17 @@ _FEW_FOLDS = 5  # second number of folds, for the extrapolation
 _UNUSED_ROWS = 5000  # standard errors of about 0.01 nats
 _UNUSED_SHARE = 0.1  # few enough that the other rows predict about as well as all
 _LEAST_VARIANCE = 1e-6  # for a target that is constant outside one fold
+_SEARCHES = 8.0  # fits from a warm start that one search from the start costs
 
 
 @dataclass(frozen=True)
 class EvidenceConfig:
-    """How long evidence is gathered, and how kernels are fitted again for it."""
+    """How much evidence is gathered, and how kernels are fitted again for it."""
 
     folds: FoldsConfig = field(default_factory=FoldsConfig)
     extrapolated_rows: int = 1000  # only tables with at most this many rows are extrapolated
-    seconds: float = 20.0  # after this time no further fold is started
+    work: float = 3e8  # of all folds: their fits times rows to the power of 2.5; half a minute of one core
+    seconds: float = math.inf  # a deadline, after which no further fold is started
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +155,7 @@ def gather(
 
     def judged(folds: FoldsConfig, first: float, share: float) -> list[dict[str, NDArray[Any]]]:
         parts: list[dict[str, NDArray[Any]]] = []
-        chosen, spent = list(split(len(table.y), folds)), clock.spent
+        chosen, spent = list(split(len(table.y), folds))[: _affordable(mixture, len(table.y), c)], clock.spent
         for k, (train, test) in enumerate(chosen):
             if parts and (clock.spent - spent) / (2 * len(parts)) > clock.left:  # half of a fold would be late
                 break
@@ -170,6 +174,13 @@ def gather(
                 values[name] = values[name] + (values[name] - fewer[name]) * _step(c, len(table.y))
     report("predicting left-out rows", 1.0)
     return Evidence(**values, folds=len(parts), of_folds=min(folds.folds, len(table.y)), seconds=clock.spent)
+
+
+def _affordable(mixture: Mixture, rows: int, c: EvidenceConfig) -> int:
+    """The number of folds that the work allows, at least two."""
+    used = [m for k, m in enumerate(mixture.models) if mixture.weights[k]]
+    fits = sum(_SEARCHES if is_wave(m) else 1.0 for m in used)
+    return max(2, int(c.work / (fits * float(min(rows, FitConfig.exact_rows)) ** 2.5)))
 
 
 def _step(c: EvidenceConfig, rows: int) -> float:

@@ -19,19 +19,21 @@ from kitt.fitting.options import Options
 from kitt.formatting import counted
 from kitt.kernels.grammar import Expression
 from kitt.model.document import Model
+from kitt.model.kernel_list import kernel_name
 from kitt.model.mixture import Mixture
 from kitt.model.weights import PARAMETER_PRICE
-from kitt.network.caption import Captions
+from kitt.network.caption import Caption, Captions
 from kitt.network.properties import Property
 from kitt.table.dataset import Dataset
 from kitt.table.scaling import FloatArray, Standardiser, centre_and_scale
 
-_BY_LOSS = (
-    "Kernels come in the order in which they should be tried. The expected loss is what choosing one costs, in nats per "
-    "row: the first has about the least, and each further one is chosen for where those before it would be wrong."
-)
 _FEW = 30  # the largest count that is far from normally distributed; set by hand
 _BY_PROBABILITY = "Kernels come by decreasing probability."
+_BY_LOSS = (
+    f"{_BY_PROBABILITY} The expected loss is what choosing one costs, in nats per row: the one that is marked has about the "
+    "least and is tried first."
+)
+_FIRST = "  (tried first)"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -84,9 +86,15 @@ class Suggestion:
 
     @property
     def order(self) -> str:
-        """What the order of the captions means, in a sentence or two."""
+        """What the order of `shown` means, in a sentence or two."""
         has_losses = self.captions.best.expected_loss is not None
         return _BY_LOSS if has_losses and self.options.ranking == "expected-loss" else _BY_PROBABILITY
+
+    @property
+    def shown(self) -> tuple[tuple[Caption, str], ...]:
+        """The captions by decreasing probability, with a mark for the first of `captions`, which is tried first."""
+        ranked = sorted(self.captions.ranked, key=lambda c: -c.probability)
+        return tuple((c, _FIRST * (c is self.captions.ranked[0])) for c in ranked)
 
     @property
     def mixture(self) -> Mixture:
@@ -112,8 +120,13 @@ class Suggestion:
             "inputs": self._inputs,
             "columns": list(self.dataset.names),
             "captions": [
-                {"expression": str(c.expression), "probability": c.probability, "expected_loss": c.expected_loss}
-                for c in self.captions.ranked
+                {
+                    "expression": str(c.expression),
+                    "probability": c.probability,
+                    "expected_loss": c.expected_loss,
+                    "is_first": i == 0,
+                }
+                for i, c in enumerate(self.captions.ranked)
             ],
             "order": self.order,
             "properties": [asdict(p) for p in self.properties],
@@ -139,9 +152,9 @@ class Suggestion:
             "",
             "probability  loss  kernel",
         ]
-        for c in self.captions.ranked:
+        for c, mark in self.shown:
             loss = "   –" if c.expected_loss is None else f"{c.expected_loss:4.2f}"
-            lines.append(f"{c.probability:11.1%}  {loss}  {c.expression}")
+            lines.append(f"{c.probability:11.1%}  {loss}  {c.expression}{mark}")
         lines.append(self.order)
         if self.model is not None:
             lines += ["", "     weight        fitted kernel; plain ones have BoTorch's priors"]
@@ -153,7 +166,7 @@ class Suggestion:
         """The kernels of the model with their weights, the largest weight first."""
         model = self.fitted
         parts = sorted(zip(model.weights, model.entries, strict=True), key=lambda part: -part[0])
-        return [(w, _name(e.kernel.expression, e.is_plain, not e.warp.is_identity)) for w, e in parts]
+        return [(w, kernel_name(e.kernel.expression, e.is_plain, not e.warp.is_identity)) for w, e in parts]
 
     @property
     def _inputs(self) -> int:
@@ -171,7 +184,7 @@ class Suggestion:
     def _repr_html_(self) -> str:
         """The table of `str` as HTML, for notebooks."""
         likely = "".join(_row(f"{p.probability:.0%}", f"{p.name}: {p.meaning}") for p in self.properties)
-        named = "".join(_row(f"{c.probability:.1%}", str(c.expression)) for c in self.captions.ranked)
+        named = "".join(_row(f"{c.probability:.1%}", f"{c.expression}{mark}") for c, mark in self.shown)
         fitted = "" if self.model is None else "".join(_row(f"{w:.1%}", what) for w, what in self._fitted())
         parts = [("probability", "property", likely), ("probability", "caption", named)]
         parts += [("weight", "fitted kernel", fitted)] * bool(fitted)
@@ -182,11 +195,6 @@ class Suggestion:
         return f"<p>{self._size}, target {escape(self.dataset.target)}</p>{tables}{notes}"
 
 
-def _name(expression: Expression, is_plain: bool, is_transformed: bool) -> str:
-    """What distinguishes a fitted kernel from others with the same words."""
-    return f"{expression}{' (plain)' * is_plain}{' of the transformed target' * is_transformed}"
-
-
 def _row(*cells: str) -> str:
     return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
 
@@ -194,7 +202,7 @@ def _row(*cells: str) -> str:
 def _facts(model: GP, weight: float) -> dict[str, Any]:
     """A fitted kernel as JSON types."""
     return {
-        "name": _name(model.expression, model.fitted.is_plain, not model.warp.is_identity),
+        "name": kernel_name(model.expression, model.fitted.is_plain, not model.warp.is_identity),
         "expression": str(model.expression),
         "weight": weight,
         "rows": model.rows,

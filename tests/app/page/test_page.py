@@ -75,6 +75,9 @@ def test_from_file_to_report(server: Server, tab: Callable[..., Any], journey: d
     page.wait_for_selector("#bars tr")
     assert page.input_value("#target") == "y"
     assert re.fullmatch(r"\d\.\d\d", page.inner_text("#bars tr:first-child td:last-child"))  # the expected loss
+    order = [float(text.strip("<> %")) for text in page.locator("#bars td:nth-child(2)").all_inner_texts()]
+    assert order == sorted(order, reverse=True)
+    assert page.locator("#bars .mark", has_text="tried first").count() == 1
     assert page.locator("#scatters svg circle").count() == 2 * 40  # the data, before anything is fitted
     assert page.locator("#properties tr").count() == 7
     assert set(page.locator("#captions meter").evaluate_all("all => all.map((meter) => meter.max)")) == {1}
@@ -187,6 +190,21 @@ def test_on_a_phone(tab: Callable[..., Any], journey: dict[str, str], scheme: st
         assert page.frames[-1].evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.parametrize(("width", "most"), [(1280, 3500), (390, 7000)])
+def test_the_report_is_short_and_links_open_what_is_folded(
+    tab: Callable[..., Any], journey: dict[str, str], width: int, most: int
+) -> None:
+    if "job" not in journey:
+        pytest.skip("the first test left no report")
+    page = tab("/" + journey["job"], viewport={"width": width, "height": 900})
+    report = page.frame_locator("#report")
+    report.locator("h1").wait_for()
+    assert page.frames[-1].evaluate("document.documentElement.scrollHeight") <= most
+    assert not report.locator("#code pre").first.is_visible()
+    report.locator("nav a[href='#code']").click()
+    report.locator("#code pre").first.wait_for()
+
+
 def test_with_the_keyboard_alone(tab: Callable[..., Any]) -> None:
     """Example, target, fit, cancel; then back at the table."""
     page = tab()
@@ -228,6 +246,9 @@ def test_bad_files_are_told(tab: Callable[..., Any], server: Server) -> None:
         assert message in page.inner_text("#error")
     page.goto(f"{server.url}/#job/none")
     page.wait_for_selector("#error:not([hidden]):has-text('is gone')")
+    page.set_viewport_size({"width": 1800, "height": 900})
+    edges = "['#error', '#drop'].map((id) => Math.round(document.querySelector(id).getBoundingClientRect().left))"
+    assert len(set(page.evaluate(edges))) == 1  # the banner stands where the content stands
 
 
 def test_missing_values_and_texts_have_their_switches(tab: Callable[..., Any]) -> None:

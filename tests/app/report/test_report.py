@@ -17,6 +17,7 @@ import kitt
 from kitt.app.report import asset, content, figures, render_report, write_report
 from kitt.app.report.figures import ColumnAxis, MeanAndBand
 from kitt.errors import InvalidInputError, MissingExtraError
+from kitt.explanation.facts import Check
 from kitt.fitting.options import Options
 from kitt.kernels.grammar import WORDS
 from kitt.model.components import Component
@@ -124,7 +125,8 @@ def test_one_file_that_fetches_nothing(pages: dict[str, str], name: str) -> None
 def test_the_answer_comes_first(pages: dict[str, str]) -> None:
     text = Page(pages["eight"]).text
     headings = re.findall(r"<h2>(.*?)</h2>", pages["eight"])
-    assert headings == ["The answer", "The fit", "The evidence", "In your library", "How it was made"]
+    assert headings == ["The answer", "The picture", "The columns", "The evidence", "More"]
+    assert "<details open" not in pages["eight"]
     assert "bridges & more.csv" in text
     assert "Against a plain RBF kernel" in text
     assert "40.0" in text  # the network's probability
@@ -133,8 +135,8 @@ def test_the_answer_comes_first(pages: dict[str, str]) -> None:
 
 def test_one_column_is_drawn_along_itself_and_many_one_by_one(pages: dict[str, str]) -> None:
     assert "What is left" in pages["one"]
-    assert "One column at a time" not in pages["one"]
-    assert "One column at a time" in pages["eight"]
+    assert "The mean along each of the strongest columns" not in pages["one"]
+    assert "The mean along each of the strongest columns" in pages["eight"]
     assert "total Sobol index" in pages["eight"]
 
 
@@ -285,11 +287,18 @@ def test_left_out_rows_are_those_that_no_parameter_has_seen(one: Suggestion) -> 
     assert content.folds_text(evidence) == f"{one.dataset.n} rows in 20 folds"
 
 
-def test_shares_of_columns_add_up(pages: dict[str, str]) -> None:
+def test_the_table_of_columns_has_one_order_and_one_answer_for_each() -> None:
     explanation = kitt.explain(suggestion(frame(), "RBF"), check=False)
-    rows = content.shares(explanation)
-    assert sum(share for _, share, _, _ in rows) == pytest.approx(1, abs=1e-6)
-    assert rows[-1][0] == "everything else"
+    rows = content.column_rows(explanation)
+    assert [row.name for row in rows][: len(explanation.effects)] == [e.column for e in explanation.effects][:8]
+    assert {row.answer for row in rows if "together" not in row.name} == {"not checked"}
+    name = explanation.effects[0].column
+    for check, answer in (
+        (Check("column", name, 0.8, 0.1, 100), "yes"),
+        (Check("column", name, 0.1, 0.1, 100), "not shown"),
+        (Check("column", name, -0.001, 0.01, 100), "can be left out"),
+    ):
+        assert content.column_rows(replace(explanation, checks=(check,)))[0].answer == answer
 
 
 def test_a_transformed_target_is_reported_in_its_units() -> None:

@@ -38,11 +38,11 @@ def print_captions(record: dict[str, Any]) -> None:
     print_properties(record["properties"])
     has_losses = record["captions"][0]["expected_loss"] is not None
     grid = Table("kernel", "probability", "with similar kernels", *(["expected loss"] if has_losses else []))
-    for caption in record["captions"]:
+    for caption in sorted(record["captions"], key=lambda caption: -caption["probability"]):
         loss = caption["expected_loss"]
         alike = next((g["probability"] for g in record["groups"] if caption["expression"] in g["expressions"]), None)
         grid.add_row(
-            caption["expression"],
+            caption["expression"] + " (tried first)" * caption["is_first"],
             f"{caption['probability']:.1%}",
             "" if alike is None else f"{alike:.1%}",
             *([] if loss is None else [f"{loss:.3f}"]),
@@ -124,6 +124,7 @@ def json_lines(rows: Iterable[dict[str, Any]]) -> str:
 def print_explanation(explanation: Explanation) -> None:
     console.print(f"{explanation.text}\n", markup=False, highlight=False)
     if not explanation.is_signal:
+        _print_checks(explanation)
         return
     grid = Table("word", "share of variance", "spread", "columns")
     for part in explanation.parts:
@@ -132,7 +133,7 @@ def print_explanation(explanation: Explanation) -> None:
     noise = explanation.noise
     grid.add_row("noise", f"{noise.share:.1%}", f"{noise.level:.3g}", escape(noise.column or ""))
     console.print(grid)
-    if len(explanation.columns) > 1:
+    if len(explanation.effects) > 1:
         _print_shares(explanation)
     _print_checks(explanation)
 
@@ -141,7 +142,7 @@ def _print_shares(explanation: Explanation) -> None:
     """Shares of columns and pairs, which add up to 100 %."""
     grid = Table("column", "share of the mean", "with others", title="what the columns do")
     left = 1.0
-    for effect in explanation.columns[:8]:
+    for effect in explanation.effects[:8]:
         left -= effect.alone or 0.0
         alone = f"{effect.alone or 0.0:.0%} ± {effect.alone_error or 0.0:.0%}"
         total = f"{effect.sensitivity:.0%} ± {effect.sensitivity_error or 0.0:.0%}"
@@ -154,9 +155,9 @@ def _print_shares(explanation: Explanation) -> None:
 
 
 def _print_checks(explanation: Explanation) -> None:
-    grid = Table("claim", "about", "gain on left-out rows", "stated", title="what was checked")
+    grid = Table("claim", "about", "gain on left-out rows", "answer", title="what was checked")
     for check in explanation.checks:
         unit = " of the variance" if check.unit == "share of variance" else " nats per row"
         worth = f"{check.gain:+.3f} ± {check.error:.3f}{unit}"
-        grid.add_row(check.claim, escape(check.about), worth, "yes" if check.is_supported else "no")
+        grid.add_row(check.claim, escape(check.about), worth, str(check.answer))
     console.print(grid)

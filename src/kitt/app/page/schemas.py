@@ -71,6 +71,7 @@ class Caption(BaseModel):
     expression: str
     probability: float
     expected_loss: float | None
+    is_first: bool = Field(description="Whether it is tried first.")
 
 
 class Property(BaseModel):

@@ -1,7 +1,7 @@
 """Sizes, colours and axes of all figures: small SVG texts that take on the colours of the page around them.
 
-Ink is `currentColor`, the background is clear, and everything else has one of the colours of Okabe and Ito (2008), which
-colour-blind readers can distinguish. Names from tables are text and nothing else: never markup, never mathematics.
+`INK` becomes `currentColor`, the background is clear, and everything else has one of the colours of Okabe and Ito (2008),
+which colour-blind readers can distinguish. Names from tables are text and nothing else: never markup, never mathematics.
 """
 
 from __future__ import annotations
@@ -23,13 +23,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from kitt.table.scaling import FloatArray
+from kitt.model.plots import BLUE, INK
 
-BLUE, ORANGE, GREEN, RED, PURPLE, SKY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9"
+ORANGE, GREEN, RED, PURPLE, SKY = "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9"
 COLOURS = (BLUE, RED, GREEN, PURPLE, ORANGE, SKY)
-INK = "#000000"  # becomes currentColor
 PANEL, WIDE = (250.0, 165.0), (720.0, 240.0)  # sizes in points
-MOST_POINTS = 400  # of a table that are drawn one by one
 _NAMESPACE = "http://www.w3.org/2000/svg"
 _LOCK = threading.Lock()  # matplotlib keeps its settings in one place
 _STYLE: dict[Any, Any] = {
@@ -186,22 +184,3 @@ def logarithmic(axes: Axes, which: Literal["x", "y"]) -> None:
     axis.set_major_locator(LogLocator(subs=(1.0,) if decades > 3 else (1.0, 3.0) if decades > 1.2 else (1.0, 2.0, 5.0)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_locator(NullLocator())
-
-
-def name(text: str, most: int = 32) -> str:
-    """A name from a table, fit to stand on an axis: printable, and not too long."""
-    shown = "".join(c if c.isprintable() else " " for c in text).strip() or "(no name)"
-    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
-
-
-def thinned(n: int, most: int = MOST_POINTS) -> np.ndarray[Any, np.dtype[np.intp]]:
-    """Positions of at most so many of n rows: a random choice, the same each time, in order."""
-    return np.arange(n) if n <= most else np.sort(np.random.default_rng(0).permutation(n)[:most])
-
-
-def points(axes: Axes, x: FloatArray, y: FloatArray, colour: str = INK, size: float = 2.4, alpha: float = 0.6) -> None:
-    axes.plot(x, y, "o", color=colour, markersize=size, alpha=alpha, markeredgewidth=0)
-
-
-def band(axes: Axes, x: FloatArray, low: FloatArray, high: FloatArray, colour: str, label: str | None = None) -> None:
-    axes.fill_between(x, low, high, color=colour, alpha=0.22, linewidth=0, label=label)

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from kitt.explanation.facts import Explanation
+from kitt.explanation.facts import Answer, Check, Explanation
 from kitt.fitting.gp import GP
-from kitt.formatting import counted, number
+from kitt.formatting import counted, number, percent
 from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.kernels.grammar import WORDS, Expression, Primitive
 from kitt.kernels.kernel import Slot
@@ -87,21 +87,35 @@ def gain_over_plain(suggestion: Suggestion) -> tuple[float, float]:
     return suggestion.fitted.evidence().gain
 
 
-Share = tuple[str, float, float, tuple[float, float] | None]
+@dataclass(frozen=True)
+class ColumnRow:
+    """A row of the table of columns: a column, or two of them together."""
+
+    name: str
+    share: float  # of the variance of the mean, of everything that the column takes part in
+    share_error: float
+    alone: str = ""  # the share by itself
+    gain: str = ""  # on left-out rows
+    answer: str = ""
 
 
-def shares(explanation: Explanation, most: int = 8) -> list[Share]:
-    """Columns and pairs of them with their shares of the fitted mean and its error, and total ones: they add up."""
-    single: list[Share] = [
-        (e.column, e.alone or 0.0, e.alone_error or 0.0, (e.sensitivity, e.sensitivity_error or 0.0))
-        for e in explanation.columns
-    ]
-    pairs: list[Share] = [
-        (" and ".join(p.columns) + " together", p.share, p.error, None) for p in explanation.interactions
-    ]
-    shown = [*single[:most], *(pair for pair in pairs[:3] if pair[1] >= 0.01)]
-    rest = 1 - sum(share for _, share, _, _ in shown)
-    return [*shown, ("everything else", max(rest, 0.0), 0.0, None)]
+def column_rows(explanation: Explanation, most: int = 8) -> list[ColumnRow]:
+    """Columns in the order of their importance, with their shares, gains and answers; then the strongest pairs."""
+    rows = []
+    for e in explanation.effects[:most]:
+        check = explanation.check("column", e.column)
+        alone = f"{percent(e.alone or 0.0)} ± {percent(e.alone_error or 0.0)}"
+        gain, answer = ("", "not checked") if check is None else (_gain(check), NEEDED[check.answer])
+        rows.append(ColumnRow(e.column, min(e.sensitivity, 1.0), e.sensitivity_error or 0.0, alone, gain, answer))
+    pairs = (pair for pair in explanation.interactions[:3] if pair.share >= 0.01)
+    return [*rows, *(ColumnRow(" and ".join(p.columns) + " together", p.share, p.error) for p in pairs)]
+
+
+NEEDED = {Answer.SHOWN: "yes", Answer.NOT_SHOWN: "not shown", Answer.ABSENT: "can be left out"}
+
+
+def _gain(check: Check) -> str:
+    return f"{round(check.gain, 2) + 0.0:+.2f} ± {check.error:.2f}".replace("-", "−")
 
 
 def likely_words(suggestion: Suggestion, most: int = 6) -> list[tuple[str, float]]:
@@ -126,9 +140,7 @@ def cautions(suggestion: Suggestion) -> list[str]:
 
 def folds_text(evidence: Evidence) -> str:
     """How many rows were left out, and in how many folds."""
-    judged = (
-        "" if evidence.folds == evidence.of_folds else f", of which {evidence.folds} were evaluated in the time given"
-    )
+    judged = "" if evidence.folds == evidence.of_folds else f", of which {evidence.folds} were evaluated"
     return f"{len(evidence.rows):,} rows in {counted(evidence.of_folds, 'fold')}{judged}"
 
 

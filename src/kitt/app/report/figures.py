@@ -9,26 +9,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator
 
-from kitt.app.report.canvas import (
-    BLUE,
-    COLOURS,
-    GREEN,
-    INK,
-    ORANGE,
-    PANEL,
-    RED,
-    WIDE,
-    Svg,
-    band,
-    frame,
-    logarithmic,
-    picture,
-    points,
-    thinned,
-)
-from kitt.app.report.canvas import name as shown
+from kitt.app.report.canvas import COLOURS, GREEN, ORANGE, PANEL, RED, WIDE, Svg, frame, logarithmic, picture
+from kitt.model import plots
+from kitt.model.plots import BLUE, INK, band, points, thinned
+from kitt.model.plots import name as shown
 from kitt.table.scaling import FloatArray
 
 __all__ = [
@@ -202,12 +188,7 @@ def scatter(axis: ColumnAxis, target: str, x: FloatArray, y: FloatArray) -> Figu
 def predicted_observed(target: str, observed: FloatArray, predicted: FloatArray) -> Figure:
     """Each row as observed, against its prediction from all the others."""
     figure, (axes,) = frame((PANEL[0], 190))
-    some = thinned(len(observed))
-    ends = float(min(observed.min(), predicted.min())), float(max(observed.max(), predicted.max()))
-    axes.plot(ends, ends, color=INK, linewidth=0.8, alpha=0.6)
-    points(axes, predicted[some], observed[some], BLUE)
-    axes.set_xlabel(f"Predicted {shown(target, 24)}")
-    axes.set_ylabel(f"Observed {shown(target, 20)}")
+    plots.observed(axes, target, observed, predicted)
     return figure
 
 
@@ -230,18 +211,7 @@ def residuals(target: str, predicted: FloatArray, standardised: FloatArray) -> F
 def calibration(pit: FloatArray) -> Figure:
     """Where observations fall in their predicted distributions: level if these are right."""
     figure, (axes,) = frame((PANEL[0], 190))
-    bins = 20 if len(pit) >= 400 else 10
-    expected = 1 / bins
-    spread = 1.96 * np.sqrt(expected * (1 - expected) / len(pit))
-    share = np.histogram(pit, bins, (0, 1))[0] / len(pit)
-    axes.bar((np.arange(bins) + 0.5) / bins, share, 0.92 / bins, color=BLUE, alpha=0.75, linewidth=0)
-    low, high = max(0.0, expected - spread), expected + spread
-    axes.axhspan(low, high, color=INK, alpha=0.14, linewidth=0, zorder=3)
-    axes.axhline(expected, color=INK, linewidth=0.8, linestyle=":", zorder=4)
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    axes.set_xlabel("Predicted probability of a lower value")
-    axes.set_ylabel("Share of rows")
-    axes.set_xlim(0, 1)
+    plots.calibration(axes, pit)
     return figure
 
 
@@ -249,13 +219,9 @@ def calibration(pit: FloatArray) -> Figure:
 def effect(axis: ColumnAxis, target: str, curve: MeanAndBand, rows: FloatArray, limits: tuple[float, float]) -> Figure:
     """The function along one column with the others held, its 95 % band, and where the rows lie."""
     figure, (axes,) = frame()
-    band(axes, _moment(axis, curve.x), curve.low, curve.high, BLUE)
-    axes.plot(_moment(axis, curve.x), curve.mean, color=BLUE)
+    plots.along(axes, _moment(axis, curve.x), curve.mean, curve.low, curve.high)
     axes.set_ylim(*limits)
-    at = _moment(axis, rows[thinned(len(rows), 150)])
-    axes.plot(
-        at, np.full(len(at), 0.015), "|", color=INK, alpha=0.35, markersize=5, transform=axes.get_xaxis_transform()
-    )
+    plots.rows_along(axes, _moment(axis, rows))
     axes.set_ylabel(shown(target, 24))
     _along(axes, axis)
     return figure
@@ -267,12 +233,8 @@ def level_effect(
 ) -> Figure:
     """The function at each level of a column with the others held, with 95 % intervals."""
     figure, (axes,) = frame()
-    error = np.stack([curve.mean - curve.low, curve.high - curve.mean])
-    axes.errorbar(curve.x, curve.mean, error, fmt="o", color=BLUE, markersize=4, elinewidth=1.2, capsize=3)
-    axes.set_xlim(float(curve.x.min()) - 0.5, float(curve.x.max()) + 0.5)
+    plots.levels(axes, levels, curve.x, curve.mean, curve.low, curve.high)
     axes.set_ylim(*limits)
-    longest = max(len(level) for level in levels) * len(levels) > 36
-    axes.set_xticks(curve.x, [shown(level, 12) for level in levels], rotation=35 if longest else 0)
     axes.set_xlabel(axis.label)
     axes.set_ylabel(shown(target, 24))
     return figure

@@ -12,13 +12,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from kitt.app.report import content
-from kitt.app.report.canvas import BLUE, COLOURS, INK, WIDE, Svg, band, frame, picture, points
-from kitt.app.report.canvas import name as shown
+from kitt.app.report.canvas import COLOURS, WIDE, Svg, frame, picture
 from kitt.app.report.content import three_digits
 from kitt.forecasting.picture import along, draw, draw_changes, moments
 from kitt.forecasting.result import Forecast
 from kitt.forecasting.series import text_of
 from kitt.formatting import counted, percent
+from kitt.model.plots import BLUE, INK, band, points
+from kitt.model.plots import name as shown
 
 LEVEL = 0.9  # of the intervals that are judged
 _MOST_ROWS = 60  # of the table of values

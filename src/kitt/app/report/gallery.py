@@ -15,6 +15,7 @@ from kitt.app.report.figures import ColumnAxis, MeanAndBand
 from kitt.explanation.facts import Explanation
 from kitt.formatting import percent
 from kitt.model.evidence import Evidence
+from kitt.model.plots import REACH, continued
 from kitt.model.suggestion import Suggestion
 from kitt.table.encoding import Column
 from kitt.table.scaling import FloatArray
@@ -42,8 +43,8 @@ class Gallery:
     def active(self) -> list[Column]:
         """The columns of the table that matter most, the strongest first."""
         known = {column.name: column for column in self.suggestion.dataset.encoding.columns}
-        strong = [effect.column for effect in self.explanation.columns if effect.sensitivity >= 0.01]
-        names = strong or [effect.column for effect in self.explanation.columns]
+        strong = [effect.column for effect in self.explanation.effects if effect.sensitivity >= 0.01]
+        names = strong or [effect.column for effect in self.explanation.effects]
         return [known[name] for name in names[:MOST_COLUMNS]]
 
     def _places(self, column: Column) -> list[int]:
@@ -58,7 +59,7 @@ class Gallery:
         """The fit of a table with one column, and the words of its kernel."""
         table, mixture = self.suggestion.dataset, self.suggestion.mixture
         axis, x = _only(self.suggestion), table.X[:, 0]
-        grid = _grid(x, self._shortest())
+        grid = continued(x, self._shortest())
         best = mixture.models[self.explanation.position]
         left = table.y - best.predict(table.X)[0]
         shares = {part.word: part.share for part in self.explanation.parts}
@@ -96,7 +97,7 @@ class Gallery:
 
     def effects(self) -> list[Svg]:
         """The effect of each column, averaged over the rows (partial dependence); that of levels at a typical row."""
-        known = {effect.column: effect.curve for effect in self.explanation.columns}
+        known = {effect.column: effect.curve for effect in self.explanation.effects}
         typical = self._typical()
         drawn = [(column, *self._effect(column, typical, known.get(column.name))) for column in self.active]
         ends = np.array([(curve.low.min(), curve.high.max()) for _, curve, _ in drawn])
@@ -142,11 +143,11 @@ class Gallery:
 
     def heat_map(self) -> Svg | None:
         """The heat map of columns and words; None unless several words are functions of columns."""
-        columns = [effect.column for effect in self.explanation.columns[:MOST_ROWS_OF_HEAT_MAP]]
+        columns = [effect.column for effect in self.explanation.effects[:MOST_ROWS_OF_HEAT_MAP]]
         parts = self.explanation.parts
         if len(parts) < 2:
             return None
-        together = {effect.column: effect.sensitivity for effect in self.explanation.columns}
+        together = {effect.column: effect.sensitivity for effect in self.explanation.effects}
         by_word = [*({effect.column: effect.sensitivity for effect in part.effects} for part in parts), together]
         names = [(str(part.word), percent(part.share)) for part in parts]
         names.append(("all words", percent(1 - self.explanation.noise.share)))
@@ -155,7 +156,7 @@ class Gallery:
 
 
 def _banded(x: FloatArray, mean: FloatArray, std: FloatArray, name: str = "") -> MeanAndBand:
-    reach = 1.96 * std
+    reach = REACH * std
     return MeanAndBand(x, mean, mean - reach, mean + reach, name)
 
 
@@ -163,7 +164,7 @@ def curve(suggestion: Suggestion, shortest: float | None = None) -> Svg:
     """Rows of one column with the mean and its band, continued beyond the last row."""
     table, mixture = suggestion.dataset, suggestion.mixture
     x = table.X[:, 0]
-    grid = _grid(x, shortest or 24 * float(np.ptp(x)) / table.n)
+    grid = continued(x, shortest or 24 * float(np.ptp(x)) / table.n)
     low, high = mixture.quantiles(grid[:, None], [0.025, 0.975]).T
     drawn = MeanAndBand(grid, mixture.predict(grid[:, None])[0], low, high)
     return figures.fit(_only(suggestion), table.target, x, table.y, drawn)
@@ -183,12 +184,3 @@ def _axis(column: Column, x: FloatArray) -> ColumnAxis:
     if days + x.min() - margin > _FIRST_DAY and days + x.max() + margin < _LAST_DAY:
         return ColumnAxis(column.name, origin=column.origin)
     return ColumnAxis(column.name, unit=f"days since {column.origin[:10]}")
-
-
-def _grid(x: FloatArray, shortest: float | None) -> FloatArray:
-    """Places along a column, from a little before the rows to well beyond them, fine enough for the shortest period."""
-    low, high = float(x.min()), float(x.max())
-    span = high - low
-    end = high + 0.15 * span
-    cycles = (end - low) / shortest if shortest else 0.0
-    return np.linspace(low - 0.03 * span, end, int(np.clip(16 * cycles, 300, 1200)))

@@ -97,7 +97,7 @@ def _facts(suggestion: Suggestion) -> dict[str, Any]:
         "explanation": explanation,
         "left_out": left_out,
         "folds": content.folds_text(left_out),
-        "shares": content.shares(explanation) if len(explanation.columns) > 1 and explanation.is_signal else [],
+        "columns": content.column_rows(explanation) if len(explanation.effects) > 1 else [],
         **_pictures(Gallery(suggestion, explanation, left_out)),
         "table": suggestion.dataset,
         "inputs": suggestion.to_dict()["inputs"],

@@ -264,9 +264,11 @@ function showCaptions({ captions, target, seconds, warnings, properties, groups,
   $("captions-facts").textContent = `Kernels to try for ${target}, after ${(1000 * seconds.caption).toFixed(0)} ms; ${isFitting ? "the fits will follow" : "nothing is fitted yet"}.`;
   $("scatters").replaceChildren(...scatters.map((one) => scatter(one, target)));
   $("properties").replaceChildren(...properties.map(propertyRow));
-  $("bars").replaceChildren(...captions.map(({ expression, probability, expected_loss: loss }) => {
+  const likeliest = [...captions].sort((a, b) => b.probability - a.probability);
+  $("bars").replaceChildren(...likeliest.map(({ expression, probability, expected_loss: loss, is_first: isFirst }) => {
     const alike = groups.find(({ expressions }) => expressions.includes(expression))?.probability;
     const title = element("th", expression, { scope: "row" });
+    if (isFirst) title.append(" ", element("span", "tried first", { className: "mark" }));
     return meterRow(title, probability, element("td", alike === undefined ? "–" : percent(alike)), element("td", loss === null ? "–" : loss.toFixed(2)));
   }));
   $("warnings").replaceChildren(...warnings.map((text) => element("li", text)));

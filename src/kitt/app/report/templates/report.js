@@ -1,4 +1,11 @@
 "use strict";
+// A link to a part that is folded opens it.
+function openPart() {
+  const part = location.hash && document.getElementById(location.hash.slice(1));
+  if (part?.tagName === "DETAILS") part.open = true;
+}
+addEventListener("hashchange", openPart);
+openPart();
 // Copy buttons: hidden in the page, shown here, so that nobody sees one that does nothing.
 for (const button of document.querySelectorAll(".tabs button")) {
   const source = button.parentElement.querySelector("code");

@@ -1,4 +1,4 @@
-"""What the columns do to the fitted mean: shares of single columns and of pairs, and the curve along each column.
+"""What the columns do to the fitted mean: shares of single columns and of pairs.
 
 The shares are Sobol indices: of a function of independent columns, each distributed as in the table, the variance is the
 sum of what each column does by itself, what pairs do together beyond that, and so on. They therefore add up to 100 %.
@@ -15,63 +15,102 @@ import torch
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from kitt.explanation.facts import CLEAR, Curve, Interaction, Shape
+from kitt.formatting import percent
+from kitt.table.encoding import Encoding
 from kitt.table.scaling import FloatArray
 
 Function = Callable[[Tensor], Tensor]  # (M, D) standardised inputs -> (M,), or (M, M) of a covariance
 Blocks = Sequence[tuple[int, ...]]  # groups of columns that are exchanged together
 Groups = list[tuple[str, list[int]]]  # columns of the table, with the columns of X that stand for them
 
-# From how many points the shares and curves of columns are computed, and how curves are described; set by hand.
+# From how many points the shares of columns are computed; set by hand.
 POINTS = 1024  # for shares: standard errors of about 1 % of products and sums
-SAMPLES = 8  # of which the points consist; standard errors come from the differences between samples
+MANY_POINTS = 8192  # where they are asked for by themselves
+SAMPLES = 8  # of which the points consist at least; standard errors come from the differences between samples
+SAMPLE = 512  # points of one, of many
 MANY_COLUMNS = 40  # a wider table is evaluated at fewer rows and points
 PAIRED = 5  # columns of which all pairs are considered
 DRAWN_COLUMNS = 8  # the strongest, whose shares have the uncertainty of the posterior too
-DRAWN_POINTS = 128  # for the shares of a function that is drawn from the posterior
+DRAWN_POINTS = 64  # for the shares of a function that is drawn from the posterior
 DRAWS = 64
-GRID = 25  # points of a curve
-BACKGROUND = 64  # rows over which a curve is averaged
-MIN_VALUES = 5  # of a column, for its curve to level off
-TURN = 0.15  # of its whole rise, by which a curve must come back to turn
-FLAT = 0.1  # of its whole rise, which a curve may still move where it has levelled off
-LEAST_FLAT = 0.3  # of the rows, over which it then has
+
+
+@dataclass(frozen=True)
+class Interaction:
+    """Two columns of which the effect of one depends on the value of the other."""
+
+    columns: tuple[str, str]
+    share: float  # of the variance of the mean, beyond what each of the two does by itself
+    error: float  # standard deviation of it: of the posterior, and of the estimate
 
 
 @dataclass(frozen=True, eq=False)
-class Shares:
-    """Sobol indices of each group of columns, with their standard deviations, and the strongest pairs."""
+class Sensitivity:
+    """Sobol indices of the mean of a model: shares of its variance, if the columns were independent of each other.
 
-    alone: FloatArray  # (G,) first order
-    alone_error: FloatArray
-    total: FloatArray  # (G,)
+    Attributes
+    ----------
+    columns : tuple of str
+        The columns of the table.
+    first, first_error : ndarray
+        The share of each column by itself, and its standard deviation: of the posterior, and of the estimate.
+    total, total_error : ndarray
+        The share of everything that a column takes part in.
+    pairs : tuple of Interaction
+        What pairs of columns do together beyond what each does by itself, the strongest first.
+    """
+
+    columns: tuple[str, ...]
+    first: FloatArray
+    first_error: FloatArray
+    total: FloatArray
     total_error: FloatArray
     pairs: tuple[Interaction, ...]
 
+    def __str__(self) -> str:
+        """A table, the column with the largest total share first."""
+        width = max(map(len, ("column", *self.columns, *(" and ".join(p.columns) for p in self.pairs))))
+        lines = [f"{'column':{width}}  {'by itself':>14}  {'with others':>14}"]
+        for g in np.argsort(-self.total):
+            cells = ((self.first[g], self.first_error[g]), (self.total[g], self.total_error[g]))
+            lines.append(f"{self.columns[g]:{width}}  " + "  ".join(f"{_with_error(*cell):>14}" for cell in cells))
+        lines += [f"{' and '.join(p.columns):{width}}  {_with_error(p.share, p.error):>14}" for p in self.pairs]
+        return "\n".join(lines)
 
-def shares(f: Function, X: Tensor, groups: Groups, covariance: Function | None = None) -> Shares:
+    __repr__ = __str__
+
+
+def _with_error(share: float, error: float) -> str:
+    return f"{percent(float(share))} ± {percent(float(error))}"
+
+
+def sensitivity(
+    f: Function, X: Tensor, groups: Groups, covariance: Function | None = None, points: int = POINTS
+) -> Sensitivity:
     """First, second and total indices of a posterior mean f, each by the estimator that varies less.
 
     Their errors are those of the estimate and, given the posterior's joint covariance, those of f itself: how much the
     indices vary between functions that are drawn from the posterior.
     """
-    count = POINTS if len(groups) <= MANY_COLUMNS else POINTS // 4
-    A, B = _independent(X, groups, count, SAMPLES)
+    count = points if len(groups) <= MANY_COLUMNS else points // 4
+    samples = max(SAMPLES, count // SAMPLE)
+    A, B = _independent(X, groups, count, samples)
+    names = tuple(name for name, _ in groups)
     single = [(g,) for g in range(len(groups))]
     values = f(_design(A, B, groups, single)).reshape(-1, count)
     if not float(values[:2].var(correction=0)) > 0:
         zero = np.zeros(len(groups))
-        return Shares(zero, zero, zero, zero, ())
+        return Sensitivity(names, zero, zero, zero, zero, ())
     if len(groups) == 1:
-        return Shares(np.ones(1), np.zeros(1), np.ones(1), np.zeros(1), ())
+        return Sensitivity(names, np.ones(1), np.zeros(1), np.ones(1), np.zeros(1), ())
     small, large, _ = _first(values)
-    jansen = _error(large, SAMPLES) < _error(small, SAMPLES)
+    jansen = _error(large, samples) < _error(small, samples)
     alone, total, _ = (term.mean(-1).numpy() for term in _terms(values, single, jansen))
     alone = np.clip(alone, 0.0, total)
     pairs = list(combinations(sorted(np.argsort(total - alone)[::-1][:PAIRED].tolist()), 2))
     values = torch.cat([values, f(_design(A, B, groups, pairs)).reshape(-1, count)[2:]])
     terms = _terms(values, [*single, *pairs], jansen)
-    errors = [_error(term, SAMPLES).numpy() for term in terms]
+    errors = [_error(term, samples).numpy() for term in terms]
     if covariance is not None:
         strongest = {*np.argsort(total)[::-1][:DRAWN_COLUMNS].tolist(), *(g for pair in pairs for g in pair)}
         blocks = [*((g,) for g in sorted(strongest)), *pairs]
@@ -83,14 +122,18 @@ def shares(f: Function, X: Tensor, groups: Groups, covariance: Function | None =
             error[where] = np.hypot(error[where], more)
     alone = alone / max(1.0, alone.sum())
     beyond = terms[2].mean(-1).numpy()
-    together = _bounded(beyond, [min(total[i] - alone[i], total[j] - alone[j]) for i, j in pairs], 1 - alone.sum())
+    bound = np.array([min((total[g] - alone[g], g) for g in pair) for pair in pairs])  # (pairs, 2): bound, column
+    closer = bound[:, 1].astype(int).tolist()
+    of_bound = np.hypot(errors[0][closer], errors[1][closer])
+    errors[2] = np.where(beyond > bound[:, 0], np.maximum(errors[2], of_bound), errors[2])
+    together = _bounded(beyond, bound[:, 0], 1 - alone.sum())
     interactions = [
         Interaction((groups[i][0], groups[j][0]), share, error)
         for (i, j), share, error in zip(pairs, together.tolist(), errors[2].tolist(), strict=True)
         if share > 0
     ]
     strongest_first = tuple(sorted(interactions, key=lambda pair: -pair.share))
-    return Shares(alone, errors[0], np.minimum(total, 1.0), errors[1], strongest_first)
+    return Sensitivity(names, alone, errors[0], np.minimum(total, 1.0), errors[1], strongest_first)
 
 
 def _design(A: Tensor, B: Tensor, groups: Groups, blocks: Blocks) -> Tensor:
@@ -146,7 +189,7 @@ def _drawn(f: Function, covariance: Function, points: Tensor) -> Tensor:
     return (f(points)[:, None] + root @ normal).mT
 
 
-def _bounded(share: FloatArray, bound: Sequence[float], left: float) -> FloatArray:
+def _bounded(share: FloatArray, bound: FloatArray, left: float) -> FloatArray:
     """Second indices of pairs, bounded by what each of their columns has, and together by what single columns leave."""
     share = np.clip(share, 0.0, np.maximum(bound, 0.0))
     return share * min(1.0, max(left, 0.0) / max(float(share.sum()), 1e-12))
@@ -172,84 +215,9 @@ def _error(terms: Tensor, samples: int) -> Tensor:
     return terms.unflatten(-1, (samples, -1)).mean(-1).std(-1) / samples**0.5
 
 
-# --- curves -----------------------------------------------------------------------------------------------------------
-
-
-def curve(f: Function, covariance: Function, X: Tensor, place: int) -> Curve:
-    """The mean along a column, averaged over rows (partial dependence), with its standard deviation; standardised."""
-    x = X[:, place]
-    values = torch.unique(torch.quantile(x, torch.linspace(0.01, 0.99, GRID, dtype=x.dtype)))
-    if len(distinct := torch.unique(x)) <= GRID:
-        values = distinct
-    mean, std = _averaged(f, covariance, X, [place], values[:, None])
-    return Curve(values.numpy(), mean, std)
-
-
-def _averaged(
-    f: Function, covariance: Function, X: Tensor, places: list[int], values: Tensor
-) -> tuple[FloatArray, FloatArray]:
-    """Mean and standard deviation of f with some columns set to each of several values, averaged over rows."""
-    rows = X[torch.from_numpy(np.random.default_rng(3).permutation(len(X))[:BACKGROUND])]
-    mean, std = [], []
-    for value in values:
-        there = rows.clone()
-        there[:, places] = value
-        mean.append(float(f(there).mean()))
-        std.append(float(covariance(there).mean().clamp_min(0).sqrt()))
-    return np.array(mean), np.array(std)
-
-
-def level_shape(
-    f: Function,
-    covariance: Function,
-    X: Tensor,
-    places: list[int],
-    levels: Sequence[str],
-) -> Shape:
-    """At which level of a column of texts the mean is lowest, and at which it is highest, beyond its uncertainty."""
-    values = torch.unique(X[:, places], dim=0)
-    names = [levels[int(v.argmax())] for v in values] if len(places) > 1 else list(levels)
-    mean, std = _averaged(f, covariance, X, places, values)
-    low, high = int(mean.argmin()), int(mean.argmax())
-    rise, error = float(mean[high] - mean[low]), float(np.hypot(std[high], std[low]))
-    is_clear = rise > CLEAR * error and len(names) == len(values)
-    return (
-        Shape("levels", None, rise, error, (names[low], names[high])) if is_clear else Shape("none", None, rise, error)
-    )
-
-
-def shape(line: Curve, x: FloatArray) -> Shape:
-    """The shape of a curve beyond its uncertainty; `x` are the values of the column in the rows."""
-    mean, std = line.mean, line.std
-    low, high = int(mean.argmin()), int(mean.argmax())
-    rise, error = float(mean[high] - mean[low]), float(np.hypot(std[high], std[low]))
-    turns = _turns(line, TURN * rise, CLEAR) if rise > CLEAR * error else []
-    if len(turns) == 3:
-        kind = "lowest" if mean[turns[1]] < mean[turns[0]] else "highest"
-        return Shape(kind, float(line.x[turns[1]]), rise, error)
-    if len(turns) != 2:
-        return Shape("none", None, rise, error)
-    kind, end = ("rises", high) if mean[turns[0]] < mean[turns[1]] else ("falls", low)
-    moving = np.flatnonzero(np.abs(mean - mean[end]) > FLAT * rise)
-    first_flat = int(moving.max(initial=0)) + 1
-    is_long = first_flat < len(mean) and float((x >= line.x[first_flat]).mean()) >= LEAST_FLAT
-    return Shape(kind, float(line.x[first_flat]) if is_long and len(mean) >= MIN_VALUES else None, rise, error)
-
-
-def _turns(line: Curve, least: float, clear: float) -> list[int]:
-    """Where a curve begins, turns and ends; ups and downs that are small or uncertain are passed over."""
-    mean, std = line.mean, line.std
-
-    def moved(i: int, j: int) -> bool:
-        return abs(mean[j] - mean[i]) > max(least, clear * float(np.hypot(std[i], std[j])))
-
-    turns: list[int] = []
-    direction, extreme = 0, {1: 0, -1: 0}  # the highest and the lowest point since the last turn
-    for i in range(len(mean)):
-        extreme = {sign: i if sign * (mean[i] - mean[at]) > 0 else at for sign, at in extreme.items()}
-        for sign in (1, -1):  # a clear fall from the highest point of a rise is a turn there, and the other way round
-            if direction in (0, sign) and extreme[sign] < i and moved(extreme[sign], i):
-                turns.append(extreme[sign])
-                direction, extreme = -sign, {1: i, -1: i}
-                break
-    return [*turns, extreme[direction]] if turns else []
+def groups_of(names: Sequence[str], encoding: Encoding | None) -> Groups:
+    """Columns of the table with the columns of X that stand for them: several for one of levels."""
+    if encoding is None:
+        return [(name, [d]) for d, name in enumerate(names)]
+    place = {name: d for d, name in enumerate(names)}
+    return [(c.name, [place[output] for output in c.outputs]) for c in encoding.columns if c.outputs]
