@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 import kitt.network
 from bench_work import write_table
 from kitt.errors import InvalidInputError
+from kitt.journal import append
 from kitt_lab.bench.cli import app
 from kitt_lab.bench.datasets import Source
-from kitt_lab.bench.runner import Cell, Line, append
+from kitt_lab.bench.runner import Cell, Line
 
 
 @pytest.fixture(scope="module")
