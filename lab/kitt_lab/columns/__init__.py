@@ -1,1 +1,1 @@
-"""How the network that says what each column does is trained: random functions, labels by computation, a corpus, training."""
+"""Training of the network that says what each column does: random functions, labels, a corpus, epochs."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kitt.network.column_network import ARRANGEMENTS, KINDS
 from kitt_lab.columns.formulas import Array, Function, Random
@@ -40,8 +41,8 @@ class Labels:
     arrangement: int  # place in ARRANGEMENTS
 
     @property
-    def pairs(self) -> Array:
-        return self.joint >= APART
+    def pairs(self) -> NDArray[np.bool_]:
+        return np.asarray(self.joint >= APART)
 
 
 def labels_of(function: Function, rows: Array, active: list[int], random: Random) -> Labels:
@@ -50,7 +51,7 @@ def labels_of(function: Function, rows: Array, active: list[int], random: Random
     kinds, effects, joint = np.zeros(D, int), np.zeros(D), np.zeros((D, D))
     if not active:
         return Labels(kinds, effects, joint, 0)
-    differences = _Differences(function, rows, random)
+    differences = Differences(function, rows, random)
     for d in active:
         effects[d] = differences.effect(d)
     acting = [d for d in active if effects[d] >= NOTHING]
@@ -74,7 +75,7 @@ def _arrangement(joint: Array, higher: float) -> int:
     return ARRANGEMENTS.index(name)
 
 
-class _Differences:
+class Differences:
     """Mean squares of mixed differences between rows and the rows in another order."""
 
     def __init__(self, function: Function, rows: Array, random: Random) -> None:

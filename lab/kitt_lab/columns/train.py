@@ -9,18 +9,21 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812
+from scipy.optimize import minimize_scalar
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from kitt.errors import InvalidInputError
 from kitt.network import checkpoint
 from kitt.network.column_network import ColumnConfig, ColumnNetwork, Inputs, Logits
+from kitt.network.columns import PREFIX, to_tensors
 from kitt.network.network import StemEncoder
 from kitt_lab.columns.corpus import Group, Targets, by_columns, extend, select
 from kitt_lab.columns.world import WorldConfig
@@ -41,8 +44,8 @@ class ColumnTraining:
     encoder: str = "default"  # the checkpoint whose encodings are read
     tables: str | None = None
     seed: int = 0
-    width: int = 96
-    blocks: int = 3
+    width: int = 48
+    blocks: int = 2
     lr: float = 1e-3
     weight_decay: float = 0.02
     warmup: int = 200
@@ -79,7 +82,9 @@ class ColumnTrainer:
         self.corpus = {d: _part(corpus[d], is_left_out=False) for d in self.sizes}
         self.counts = torch.tensor([float(len(self.corpus[d][1].noise)) for d in self.sizes])
         inputs = next(iter(corpus.values()))[0]
-        sizes = {f"{name[:-1] if name != 'whole' else name}_size": part.shape[-1] for name, part in vars(inputs).items()}
+        sizes = {
+            f"{name[:-1] if name != 'whole' else name}_size": part.shape[-1] for name, part in vars(inputs).items()
+        }
         self.network = ColumnNetwork(ColumnConfig(**sizes, width=config.width, blocks=config.blocks))
         share = _MEASURED / float(self.counts.sum())
         self.network.measure([self._some(d, share)[0] for d in self.sizes])
@@ -92,7 +97,7 @@ class ColumnTrainer:
 
     @property
     def averaged(self) -> ColumnNetwork:
-        return self.average.module
+        return cast(ColumnNetwork, self.average.module)
 
     def _some(self, d: int, share: float) -> Group:
         """A random share of the tables with d columns, at least one."""
@@ -132,6 +137,24 @@ class ColumnTrainer:
                     counts[name] = counts.get(name, 0) + len(told.noise)
         return {name: value / counts[name] for name, value in sums.items()}
 
+    def temperatures(self) -> dict[str, float]:
+        """For each thing that is said, the temperature of highest likelihood on the tables that are left out."""
+        with torch.inference_mode():
+            groups = [select(group, torch.arange(len(group[1].noise))) for group in self.left_out.values()]
+            said = [(self.averaged(inputs), told) for inputs, told in groups]
+
+        def loss(name: str, log_t: float) -> float:
+            divided = [
+                (replace(logits, **{name: getattr(logits, name) / math.exp(log_t)}), told) for logits, told in said
+            ]
+            return sum(float(losses(*one).get(name, torch.zeros(()))) * len(one[1].noise) for one in divided)
+
+        bounds = (-1.0, 1.0)
+        return {
+            name: math.exp(float(minimize_scalar(partial(loss, name), bounds=bounds, method="bounded").x))
+            for name in _WEIGHTS
+        }
+
     def state(self) -> dict[str, Any]:
         modules = {name: getattr(self, name).state_dict() for name in ("network", "average", "optimiser")}
         return modules | {"generator": self.generator.get_state(), "step": self.step}
@@ -158,7 +181,8 @@ def _part(group: Group, is_left_out: bool) -> Group:
 def train_columns(
     config: ColumnTraining,
     out: Path,
-    hours: float,
+    hours: float | None = None,
+    steps: int | None = None,
     resume: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> Path:
@@ -166,15 +190,19 @@ def train_columns(
 
     Hours are those of all parts of a resumed run.
     """
-    if not 0 < hours < math.inf:
-        raise InvalidInputError(f"hours must be a positive number, got {hours}")
+    if hours is None or steps is not None or not 0 < hours < math.inf:
+        raise InvalidInputError(
+            "the preset columns needs a budget in hours, of which a part goes into simulated tables"
+        )
     folder = RunFolder(out)
     with folder.locked():
         if not resume and (folder.has_run() or folder.log.exists()):
             raise InvalidInputError(f"{out} holds a training run: go on with it by --resume, or use another folder")
         encoder = checkpoint.load(config.encoder).model.encoder
         if not isinstance(encoder, StemEncoder):
-            raise InvalidInputError(f"columns are read from the statistics of the network 'default', not of '{config.encoder}'")
+            raise InvalidInputError(
+                f"columns are read from the statistics of the network 'default', not of '{config.encoder}'"
+            )
         _simulate(config, folder, encoder, 3600 * CORPUS_SHARE * hours)
         trainer = ColumnTrainer(config, by_columns(folder.path / "corpus"))
         _epochs(trainer, folder, 3600 * (1 - CORPUS_SHARE) * hours, progress)
@@ -204,7 +232,7 @@ def _epochs(
     smooth = math.nan
 
     def save() -> None:
-        own = {"elapsed": elapsed, "config": asdict(trainer.config), "sizes": trainer.network.config.to_dict()}
+        own = {"elapsed": elapsed, "config": asdict(trainer.config)}
         folder.save_state(trainer.state() | own)
 
     while elapsed < seconds:
@@ -224,3 +252,25 @@ def _epochs(
             progress(Progress(trainer.step, smooth, rate, spent, elapsed, max(seconds - elapsed, 0.0)))
     save()
     folder.append({"event": "eval", "step": trainer.step, "elapsed": elapsed, "scores": trainer.evaluate()})
+
+
+def finish_columns(run: Path, checkpoint_file: Path) -> None:
+    """Add the network of columns of a run to the checkpoint whose encodings it reads, with temperatures.
+
+    The temperatures are those of highest likelihood on the tables of the corpus that were left out of training.
+    """
+    folder, loaded = RunFolder(run), checkpoint.load(checkpoint_file)
+    state = folder.load_state()
+    corpus = by_columns(folder.path / "corpus")
+    trainer = ColumnTrainer(ColumnTraining(**state["config"]), corpus)
+    trainer.restore(state)
+    learned = {
+        "config": trainer.network.config.to_dict(),
+        "temperatures": trainer.temperatures(),
+        "tables": sum(len(told.noise) for _, told in corpus.values()),
+        "steps": state["step"],
+        "seconds": state["elapsed"] + sum(e["seconds"] for e in folder.events() if e["event"] == "corpus"),
+    }
+    kept = {key: value for key, value in loaded.tensors.items() if not key.startswith(PREFIX)}
+    facts = replace(loaded.facts, extra=loaded.facts.extra | {"columns": learned})
+    checkpoint.save(checkpoint_file, loaded.model, facts, tensors=kept | to_tensors(trainer.averaged), half=True)

@@ -132,5 +132,3 @@ def _profile(x: Array, random: Random) -> Array:
     t = np.clip(x, -2, 2) / 2 * random.choice([-1, 1])
     profile = np.exp(t * random.uniform(0.55, 1.15))
     return profile / np.sqrt(np.square(profile).mean())
-
-

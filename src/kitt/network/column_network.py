@@ -1,7 +1,7 @@
-"""The network that says what each column does: statistics of columns, pairs and the table -> logits.
+"""The network that says what each column does: encodings and statistics of columns, pairs and table -> logits.
 
-It reads the encodings of the paper's network, which it does not change, and the statistics of `features` and `effects`. Blocks
-of attention over columns see which pairs seem to act together. Logits move with their columns, and those of pairs are symmetric.
+It reads the encodings of the paper's network, which it does not change, and the statistics of `effects`. Blocks of attention
+over columns see which pairs seem to act together. Logits move with their columns, and those of pairs are symmetric.
 
 Shapes: B tables, D columns, E width, H heads.
 """
@@ -19,7 +19,12 @@ from kitt.network.effects import Effects
 from kitt.network.network import Normaliser, StemOutput, dense, layer_norm
 
 KINDS = ("nothing", "line", "curve", "smooth", "rough", "wave", "levels")  # of what a function does along a column
-ARRANGEMENTS = ("sum", "pairs", "all orders", "joint")  # sets of columns that act together: of one, of two, of more, of all
+ARRANGEMENTS = (
+    "sum",
+    "pairs",
+    "all orders",
+    "joint",
+)  # sets of columns that act together: of one, of two, of more, of all
 NOISES = ("none", "constant", "changing")
 
 
@@ -30,9 +35,9 @@ class ColumnConfig:
     column_size: int
     pair_size: int
     whole_size: int
-    width: int = 96
+    width: int = 48
     heads: int = 4
-    blocks: int = 3
+    blocks: int = 2
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -48,9 +53,8 @@ class Inputs:
 
     @classmethod
     def of(cls, seen: StemOutput, effects: Effects) -> Inputs:
-        rough = seen.roughness.unsqueeze(-1)
-        columns = torch.cat([effects.columns, rough, seen.encodings, seen.columns], -1)
-        return cls(columns, effects.pairs, torch.cat([effects.whole, seen.noise.unsqueeze(-1), seen.whole], -1))
+        columns = torch.cat([effects.columns, seen.roughness.unsqueeze(-1), seen.encodings], -1)
+        return cls(columns, effects.pairs, torch.cat([effects.whole, seen.noise.unsqueeze(-1)], -1))
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,9 @@ class PairBlock(nn.Module):
         Z = Z + self.join(mixed.transpose(1, 2).reshape(B, T, E))
         Z = Z + self.dense(self.norm_dense(Z))
         one = self.from_columns(Z[:, 1:])
-        return Z, P + self.pair(self.norm_pair(P) + one.unsqueeze(1) + one.unsqueeze(2) + one.unsqueeze(1) * one.unsqueeze(2))
+        return Z, P + self.pair(
+            self.norm_pair(P) + one.unsqueeze(1) + one.unsqueeze(2) + one.unsqueeze(1) * one.unsqueeze(2)
+        )
 
 
 class ColumnNetwork(nn.Module):

@@ -40,7 +40,7 @@ class Effects:
 
 def effects(X: Tensor, y: Tensor) -> Effects:
     """The statistics of standardised tables."""
-    B, N, D = X.shape
+    _, N, D = X.shape
     count = max(1, _CHUNK // (N * N * D * PARTS))
     parts = [_effects(*some) for some in zip(X.float().split(count), y.float().split(count), strict=True)]
     return Effects(*(torch.cat([getattr(p, name) for p in parts]) for name in ("columns", "pairs", "whole")))
@@ -159,7 +159,9 @@ class _Fit:
 
     def _factor(self, K: Tensor) -> Tensor:
         """The Cholesky factor of a covariance (B, ..., N, N) with noise, in double precision."""
-        noise = (self.theta[:, 1].exp().view(-1, *(1,) * (K.dim() - 3)) + _JITTER * torch.diagonal(K, dim1=-2, dim2=-1).mean(-1))
+        noise = self.theta[:, 1].exp().view(-1, *(1,) * (K.dim() - 3)) + _JITTER * torch.diagonal(
+            K, dim1=-2, dim2=-1
+        ).mean(-1)
         C = K.double()
         torch.diagonal(C, dim1=-2, dim2=-1).add_(noise.unsqueeze(-1))
         return torch.linalg.cholesky_ex(C)[0]

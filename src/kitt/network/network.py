@@ -167,8 +167,6 @@ class StemOutput:
     roughness: Tensor  # (B, D) log of each column's inverse lengthscale
     noise: Tensor  # (B,) log of the share of noise in the variance
     strangeness: Tensor  # (B,) mean square of the normalised statistics: about one for draws from the prior
-    columns: Tensor  # (B, D, F) normalised statistics of each column
-    whole: Tensor  # (B, G) normalised statistics of the table
 
 
 class StemEncoder(nn.Module):
@@ -214,7 +212,7 @@ class StemEncoder(nn.Module):
         Z = Z + self._tokens(2, *(normalise(p) for normalise, p in zip(self.normalise[2:], evidence, strict=True)))
         for block in self.probe_blocks:
             Z = block(Z)
-        return StemOutput(self.out(Z[:, 1:]), roughness, noise, strangeness, column, whole)
+        return StemOutput(self.out(Z[:, 1:]), roughness, noise, strangeness)
 
     def _tokens(self, first: int, column: Tensor, whole: Tensor) -> Tensor:
         columns = self.embed[first](column)
