@@ -1,6 +1,6 @@
 """The network that says what each column does: encodings and statistics of columns, pairs and table -> logits.
 
-It reads the encodings of the paper's network, which it does not change, and the statistics of `effects`. Blocks of attention
+It reads the encodings of the paper's network, which it does not change, and the statistics of `column_features`. Blocks of attention
 over columns see which pairs seem to act together. Logits move with their columns, and those of pairs are symmetric.
 
 Shapes: B tables, D columns, E width, H heads.
@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from kitt.network.effects import Effects
+from kitt.network.column_features import ColumnFeatures
 from kitt.network.network import Normaliser, StemOutput, dense, layer_norm
 
 KINDS = ("nothing", "line", "curve", "smooth", "rough", "wave", "levels")  # of what a function does along a column
@@ -52,9 +52,9 @@ class Inputs:
     whole: Tensor  # (B, whole_size)
 
     @classmethod
-    def of(cls, seen: StemOutput, effects: Effects) -> Inputs:
-        columns = torch.cat([effects.columns, seen.roughness.unsqueeze(-1), seen.encodings], -1)
-        return cls(columns, effects.pairs, torch.cat([effects.whole, seen.noise.unsqueeze(-1)], -1))
+    def of(cls, seen: StemOutput, features: ColumnFeatures) -> Inputs:
+        columns = torch.cat([features.columns, seen.roughness.unsqueeze(-1), seen.encodings], -1)
+        return cls(columns, features.pairs, torch.cat([features.whole, seen.noise.unsqueeze(-1)], -1))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from kitt.kernels.grammar import Arrangement, Expression, Primitive, Word
 from kitt.network.column_network import ARRANGEMENTS, KINDS, NOISES, ColumnConfig, ColumnNetwork, Inputs, Logits
-from kitt.network.effects import READING, effects
+from kitt.network.column_features import READING, column_features
 from kitt.network.network import StemOutput
 from kitt.network.subsets import standardised, subsets
 from kitt.table.scaling import FloatArray
@@ -109,7 +109,7 @@ class ColumnHead:
 
     def read(self, seen: StemOutput, X: Tensor, y: Tensor) -> Logits:
         """The mean of what it says of some subsets of a table; X (1, N, D) and y (1, N) are the rows for the quick fits."""
-        fitted = effects(X, y)
+        fitted = column_features(X, y)
         S = len(seen.encodings)
         repeated = type(fitted)(**{name: value.expand(S, *value.shape[1:]) for name, value in vars(fitted).items()})
         said = self.logits(Inputs.of(seen, repeated))

@@ -13,7 +13,7 @@ from kitt.network.caption import caption
 from kitt.network.checkpoint import LoadedModel, load, save
 from kitt.network.column_network import ARRANGEMENTS, KINDS, NOISES, ColumnConfig, ColumnNetwork
 from kitt.network.columns import Columns, to_tensors, with_captions
-from kitt.network.effects import effects
+from kitt.network.column_features import column_features
 from kitt.table.scaling import FloatArray
 
 NAMES = ("month", "year", "temp", "alloy")
@@ -24,7 +24,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     """The bundled network with a network of columns that has random weights."""
     bundled = load("default")
     size = bundled.facts.config.width
-    found = effects(torch.randn(1, 9, 2), torch.randn(1, 9))
+    found = column_features(torch.randn(1, 9, 2), torch.randn(1, 9))
     config = ColumnConfig(
         column_size=found.columns.shape[-1] + 1 + size,
         pair_size=found.pairs.shape[-1],
@@ -124,7 +124,7 @@ def test_quick_fits_see_which_columns_act() -> None:
     X = torch.randn(20, 40, 6)
     y = torch.sin(2 * X[..., 0]) + X[..., 1] * X[..., 2]
     y = (y - y.mean(1, keepdim=True)) / y.std(1, keepdim=True)
-    found = effects(X, y)
+    found = column_features(X, y)
     share = found.columns[..., 9]
     assert (share[:, :3].amin(1) > share[:, 3:].amax(1)).float().mean() > 0.8
     pairs = found.pairs[..., 1].clone()
@@ -140,7 +140,7 @@ def test_quick_fits_are_finite_on_hard_tables(n: int, d: int) -> None:
     X[0, :, 0] = 0.0  # constant
     X[1] = X[1, :, :1]  # all columns equal
     y[2] = X[2, :, 0]  # no noise
-    found = effects(X, y)
+    found = column_features(X, y)
     assert all(part.isfinite().all() for part in vars(found).values())
 
 

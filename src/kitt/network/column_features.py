@@ -30,7 +30,7 @@ _CHUNK = 2**20  # entries of the covariances of columns worked on at once
 
 
 @dataclass(frozen=True)
-class Effects:
+class ColumnFeatures:
     """The statistics of a batch of tables."""
 
     columns: Tensor  # (B, D, COLUMN_SIZE)
@@ -38,15 +38,15 @@ class Effects:
     whole: Tensor  # (B, WHOLE_SIZE)
 
 
-def effects(X: Tensor, y: Tensor) -> Effects:
+def column_features(X: Tensor, y: Tensor) -> ColumnFeatures:
     """The statistics of standardised tables."""
     _, N, D = X.shape
     count = max(1, _CHUNK // (N * N * D * PARTS))
-    parts = [_effects(*some) for some in zip(X.float().split(count), y.float().split(count), strict=True)]
-    return Effects(*(torch.cat([getattr(p, name) for p in parts]) for name in ("columns", "pairs", "whole")))
+    parts = [_features(*some) for some in zip(X.float().split(count), y.float().split(count), strict=True)]
+    return ColumnFeatures(*(torch.cat([getattr(p, name) for p in parts]) for name in ("columns", "pairs", "whole")))
 
 
-def _effects(X: Tensor, y: Tensor) -> Effects:
+def _features(X: Tensor, y: Tensor) -> ColumnFeatures:
     B, N, D = X.shape
     K = _covariances(X)
     product = _Fit.begin(K, y, is_product=True).run(STEPS[0])
@@ -67,7 +67,7 @@ def _effects(X: Tensor, y: Tensor) -> Effects:
     gain = product.state().likelihood - additive.state().likelihood
     whole += [_compress(gain)[:, None], gain[:, None] / N]
     sizes = y.new_tensor([math.log(N), math.log(D)]).expand(B, 2)
-    return Effects(torch.cat(columns, -1), torch.cat(pairs, -1), torch.cat([*whole, sizes], -1))
+    return ColumnFeatures(torch.cat(columns, -1), torch.cat(pairs, -1), torch.cat([*whole, sizes], -1))
 
 
 # --- the fits --------------------------------------------------------------------------------------------------------
