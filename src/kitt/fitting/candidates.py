@@ -100,8 +100,8 @@ def candidates(
     """The best captions; the very best also with changing noise and with a transformed target; words that act on columns;
     plain kernels; noise alone.
 
-    `scores` are those of the captions on a few hundred rows. Captions without a score come last, in the given order. The words
-    that act on columns, `arranged`, have been chosen already.
+    `scores` are those of the captions on a few hundred rows. Captions without a score come last, in the given order. The
+    words that act on columns, `arranged`, have been chosen already.
     `kept` captions are fitted: by default those of the effort. Noise alone is always fitted; if it has the best score, it
     takes the place of a caption, but not if nothing was scored.
     """

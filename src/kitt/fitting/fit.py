@@ -21,7 +21,7 @@ from kitt.errors import InvalidInputError, KittError
 from kitt.fitting.config import FitConfig
 from kitt.fitting.fitted import Fitted, TrainingRows
 from kitt.fitting.gp import GP
-from kitt.fitting.noise import fit_noise
+from kitt.fitting.noise import fit_noise, gain
 from kitt.fitting.objective import Objective
 from kitt.fitting.optimise import CoarseSolutions, Solution
 from kitt.kernels.fitted_kernel import FittedKernel
@@ -95,9 +95,16 @@ class Fitter:
         solutions = self.coarse.known.get(expression.noise_last)
         return None if solutions is None else solutions[0].theta
 
-    def coarse_score(self, expression: Expression | str) -> float:
-        """The log evidence of an expression for the whole table, estimated from a few hundred of its rows, and the gain of a
-        noise model."""
+    def noise(self, expression: Expression) -> float:
+        """The variance of the observation noise that an expression finds on some of the rows; infinite if it has no fit."""
+        try:
+            return float(Parameter.NOISE.constrain(self.coarse.solutions(expression.words, self.clock)[0].theta[-1]))
+        except UNFIT:
+            return math.inf
+
+    def coarse_score(self, expression: Expression | str, with_noise_model: bool = True) -> float:
+        """The log evidence of an expression for the whole table, estimated from a few hundred of its rows, and what a noise
+        model gains over constant noise."""
         words = _expression(expression).noise_last.words
         rows, n = self.coarse.table, len(self.table.y)
         try:
@@ -106,13 +113,13 @@ class Fitter:
                 return -math.inf
             loo = self.coarse.leave_one_out(words)
             evidence = self.coarse.log_evidence(words, best, n)
+            if not with_noise_model:
+                return evidence
         except UNFIT:
             return -math.inf
-        mean, variance = loo.mean.numpy(), loo.variance.numpy()
-        if (noise := fit_noise(rows.X.numpy(), rows.y.numpy(), mean, variance)) is None:
-            return evidence
-        squares = (rows.y.numpy() - mean) ** 2 / variance
-        return evidence - 0.5 * float((noise[1] + squares * (np.exp(-noise[1]) - 1)).sum()) * n / len(rows.y)
+        y, mean, variance = rows.y.numpy(), loo.mean.numpy(), loo.variance.numpy()
+        noise = fit_noise(rows.X.numpy(), y, mean, variance)
+        return evidence if noise is None else evidence + gain(noise[1], (y - mean) ** 2 / variance) * n / len(y)
 
     def residual_table(self, expression: Expression) -> Table:
         """The rows of the coarse search with the leave-one-out residual of an expression as the target."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from kitt.clock import Clock
 from kitt.errors import FitError
-from kitt.fitting.candidates import COLUMN_WORDS, Candidate, candidates, longer, without_noise
+from kitt.fitting.candidates import COLUMN_WORDS, PLAIN, Candidate, candidates, longer, without_noise
 from kitt.fitting.fit import Failure, Fitter
 from kitt.fitting.folds import FoldsConfig, with_folds
 from kitt.fitting.gp import GP
@@ -22,6 +23,7 @@ from kitt.network.caption import Caption
 from kitt.table.table import Table
 
 WEIGHT_FOLDS = FoldsConfig(folds=5)
+CLEAR = 0.05  # variance of the noise, in units of the target's, below which columns are told apart: `kitt bench atlas`
 MOST_COLUMNS = 40  # of tables for which words that act on columns are tried; their time grows with it; set by hand
 MANY_COLUMNS = 0.2  # columns per row from which weights come from refitted folds, up to so many rows:
 MANY_COLUMNS_ROWS = 1000  # 300 rows of 100 columns (tests/test_quality.py)
@@ -56,6 +58,11 @@ class Fitters:
         chosen: dict[str, Any] = {"prior": prior, "objective": options.objective}
         chosen |= {**self.effort.search, **(options.fit_options or {})}
         return Fitter(table, random_state=options.random_state, clock=self.clock, guesses_of=guesses_of, **chosen)
+
+    @cached_property
+    def is_clear(self) -> bool:
+        """Whether a plain kernel finds little noise, so that the rows can tell functions of columns from joint ones."""
+        return self.plain.noise(PLAIN[0]) < CLEAR
 
     def attempt(self, candidate: Candidate) -> GP | Failure:
         """Fit one candidate, or say why that is impossible; of the transformed target, from the parameters without it."""
@@ -135,17 +142,16 @@ def verify_longer(fitters: Fitters, verified: Verified, proposed: Sequence[Expre
 
 
 def verify_columns(fitters: Fitters, verified: Verified, progress: Progress) -> Verified:
-    """Score the words that act on columns, where there are several columns, and few enough; those that are far behind after
-    some steps are given up."""
+    """Score the words that act on columns where there are several columns, few enough, and little noise."""
     d = fitters.table.X.shape[1]
-    if not 1 < d <= MOST_COLUMNS or fitters.effort.arranged < 1 or fitters.clock.is_over:
+    if not 1 < d <= MOST_COLUMNS or fitters.effort.arranged < 1 or fitters.clock.is_over or not fitters.is_clear:
         return verified
     scores: dict[Expression, float] = {}
     for word in COLUMN_WORDS:
         if scores and fitters.clock.is_over:
             break
         progress(f"comparing {word}", 0.15)
-        scores[word] = fitters.named.coarse_score(word)
+        scores[word] = fitters.named.coarse_score(word, with_noise_model=False)
     best = sorted(scores, key=lambda word: -scores[word])[: fitters.effort.arranged]
     return replace(verified, arranged=tuple(word for word in best if scores[word] > -math.inf))
 

@@ -78,14 +78,19 @@ def fit_noise(
     held_out = np.clip(held_out, -largest, largest)
     scores = -0.5 * (held_out + squares[used] * np.exp(-held_out)).sum(1)
     best = int(scores.argmax())
-    constant = np.log(squares[used].mean() + 1e-12)
-    if scores[best] < -0.5 * (constant * len(used) + squares[used].sum() * np.exp(-constant)) + _MIN_GAIN:
+    if gain(held_out[best], squares[used]) < _MIN_GAIN:
         return None
     final = coefficients[best, -1]
     g = np.clip(F @ final, -largest, largest)
     g[used] = held_out[best]
     model = NoiseModel(tuple(final.tolist()), span, scale, _PENALTIES[best], largest, _INPUT_REACH)
     return model, g
+
+
+def gain(g: FloatArray, squares: FloatArray) -> float:
+    """The log density that g gains over the best constant, given squares of standardised residuals."""
+    constant = np.log(squares.mean() + 1e-12)
+    return 0.5 * float((constant - g + squares * (np.exp(-constant) - np.exp(-g))).sum())
 
 
 def _features(

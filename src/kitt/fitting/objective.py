@@ -35,7 +35,7 @@ BOX: dict[Parameter, tuple[float, float]] = {
     Parameter.OFFSET: (-20.0, 12.0),
     Parameter.PAIRS: (-20.0, 12.0),
     Parameter.JOINT: (-20.0, 12.0),
-    Parameter.NOISE: (-18.0, 5.0),
+    Parameter.NOISE: (-30.0, 5.0),
 }
 
 

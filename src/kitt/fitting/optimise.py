@@ -23,7 +23,15 @@ from kitt.errors import FitError
 from kitt.fitting.ascent import ascend
 from kitt.fitting.config import FitConfig
 from kitt.fitting.objective import DENSE_PARAMETERS, Objective
-from kitt.fitting.starts import SHORTEST_LENGTHSCALE, Profile, extended, first, rough_columns, roughened, shortened
+from kitt.fitting.starts import (
+    SHORTEST_LENGTHSCALE,
+    Profile,
+    extended,
+    first,
+    rough_columns,
+    roughened,
+    shortened,
+)
 from kitt.kernels.exact import ExactPosterior, LeaveOneOut
 from kitt.kernels.grammar import Expression, Word, parse
 from kitt.kernels.kernel import Kernel

@@ -54,7 +54,7 @@ _COLUMN_OFFSET, _COLUMN_PAIRS, _COLUMN_JOINT = 0.3, 0.3, 0.1
 _CAUCHY_MIDDLE = 0.25  # start of a parameter with a Cauchy prior, in units of its scale, for a gradient
 # Variances and noise with which the guesses are combined; all set by hand.
 _VARIANCES = (0.5, 10.0)  # range of the variance of a word alone
-_NOISE_LEVELS = (0.01, 0.1)  # for a word alone, beside the suggested one
+_NOISE_LEVELS = (1e-8, 0.01, 0.1)  # for a word alone, beside the suggested one
 _ROUGH_NOISE = (0.01, 0.001)  # the same where a column is rough
 _ROUGH_LENGTHSCALES = (1.0, 10.0)  # factors of the lengthscales of the other columns there
 _ROUGH_COLUMNS = 2  # largest number of rough columns

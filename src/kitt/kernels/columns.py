@@ -12,122 +12,18 @@ a rest, and with e_1 = sum_d z_d and e_2 = sum_{d<e} z_d z_e
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from kitt.kernels.arrangements import COMBINATIONS, Combination, Kept
 from kitt.kernels.formulas import TINY, Matern, Params, linear
 from kitt.kernels.grammar import Arrangement
 from kitt.kernels.priors import Parameter
 
 COLUMN_PARAMETERS = (Parameter.LENGTHSCALE, Parameter.AMPLITUDE, Parameter.SLOPE, Parameter.SHIFT)
-Kept = tuple[Tensor, ...]
-
-
-# --- how functions of one column are put together --------------------------------------------------------------------
-
-
-class Combination(ABC):
-    """K as a function of the z_d, of the product of the g_d, and of a few weights."""
-
-    weights: tuple[Parameter, ...]
-    needs_joint = False
-
-    @abstractmethod
-    def value(self, z: Sequence[Tensor], joint: Tensor | None, w: Sequence[Tensor]) -> tuple[Tensor, Kept]:
-        """K, and what the slopes need."""
-
-    @abstractmethod
-    def by_weight(self, z: Sequence[Tensor], joint: Tensor | None, w: Sequence[Tensor], kept: Kept) -> list[Tensor]:
-        """∂K by each weight."""
-
-    @abstractmethod
-    def by_column(self, z: Sequence[Tensor], w: Sequence[Tensor], kept: Kept) -> list[Tensor]:
-        """∂K by each z_d."""
-
-    @abstractmethod
-    def part(self, z: Sequence[Tensor], w: Sequence[Tensor]) -> Tensor:
-        """The product of the z_d of a set of columns with the weight that it has in K."""
-
-
-class Each(Combination):
-    weights = (Parameter.OFFSET,)
-
-    def value(self, z: Sequence[Tensor], joint: Tensor | None, w: Sequence[Tensor]) -> tuple[Tensor, Kept]:
-        return w[0] + sum(z[1:], z[0]), ()
-
-    def by_weight(self, z: Sequence[Tensor], joint: Tensor | None, w: Sequence[Tensor], kept: Kept) -> list[Tensor]:
-        return [torch.ones_like(z[0])]
-
-    def by_column(self, z: Sequence[Tensor], w: Sequence[Tensor], kept: Kept) -> list[Tensor]:
-        return [torch.ones_like(z[0])] * len(z)
-
-    def part(self, z: Sequence[Tensor], w: Sequence[Tensor]) -> Tensor:
-        return z[0] if len(z) == 1 else torch.zeros_like(z[0])
-
-
-class Pairs(Combination):
-    weights = (Parameter.OFFSET, Parameter.PAIRS, Parameter.JOINT)
-    needs_joint = True
-
-    def value(self, z: Sequence[Tensor], joint: Tensor | None, w: Sequence[Tensor]) -> tuple[Tensor, Kept]:
-        assert joint is not None
-        e1, e2 = z[0], torch.zeros_like(z[0])
-        for one in z[1:]:
-            e2 = torch.addcmul(e2, one, e1)
-            e1 = e1 + one
-        return w[0] + e1 + w[1] * e2 + w[2] * joint, (e1, e2)
-
-    def by_weight(self, z: Sequence[Tensor], joint: Tensor | None, w: Sequence[Tensor], kept: Kept) -> list[Tensor]:
-        assert joint is not None
-        return [torch.ones_like(joint), kept[1], joint]
-
-    def by_column(self, z: Sequence[Tensor], w: Sequence[Tensor], kept: Kept) -> list[Tensor]:
-        return [1 + w[1] * (kept[0] - one) for one in z]
-
-    def part(self, z: Sequence[Tensor], w: Sequence[Tensor]) -> Tensor:
-        return z[0] if len(z) == 1 else w[1] * z[0] * z[1] if len(z) == 2 else torch.zeros_like(z[0])
-
-
-class All(Combination):
-    weights = (Parameter.VARIANCE,)
-
-    def value(self, z: Sequence[Tensor], joint: Tensor | None, w: Sequence[Tensor]) -> tuple[Tensor, Kept]:
-        product = torch.ones_like(z[0])
-        before = []
-        for one in z:
-            before.append(product)
-            product = torch.addcmul(product, product, one)
-        return w[0] * product, (product, *before)
-
-    def by_weight(self, z: Sequence[Tensor], joint: Tensor | None, w: Sequence[Tensor], kept: Kept) -> list[Tensor]:
-        return [kept[0]]
-
-    def by_column(self, z: Sequence[Tensor], w: Sequence[Tensor], kept: Kept) -> list[Tensor]:
-        slopes, after = [], w[0] + torch.zeros_like(z[0])
-        for one, before in zip(reversed(z), reversed(kept[1:]), strict=True):
-            slopes.append(before * after)
-            after = torch.addcmul(after, after, one)
-        return slopes[::-1]
-
-    def part(self, z: Sequence[Tensor], w: Sequence[Tensor]) -> Tensor:
-        product = w[0] * z[0]
-        for one in z[1:]:
-            product = product * one
-        return product
-
-
-COMBINATIONS: Mapping[Arrangement, Combination] = {
-    Arrangement.EACH: Each(),
-    Arrangement.PAIRS: Pairs(),
-    Arrangement.ALL: All(),
-}
-
-
-# --- a word at points ------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -137,8 +33,7 @@ class SavedColumns:
     K: Tensor
     g: list[Tensor]
     z: list[Tensor]
-    slopes: list[Tensor | None]  # d log g_d / d(u_d²), u_d the scaled distance; None for RBF, where it is −½
-    joint: Tensor | None
+    stretch: list[Tensor]  # ∂ log g_d by the logarithm of 1 / l_d
     kept: Kept
 
 
@@ -148,8 +43,9 @@ class ColumnTerm:
 
     combination: Combination
     matern: Matern | None  # None: RBF
-    scaled: Tensor  # (..., N, D): x_d / l_d, times sqrt(2ν) for a Matern
+    X: Tensor  # (..., N, D)
     lines: Tensor  # (..., N, D): features of the lines
+    rate: Tensor  # (..., D): 1 / l_d, times sqrt(2ν) for a Matern
     amplitude: Tensor  # (..., D)
     weights: Tensor  # (..., W)
 
@@ -160,8 +56,9 @@ class ColumnTerm:
         return cls(
             combination,
             matern,
-            X * (scale / p[Parameter.LENGTHSCALE]).unsqueeze(-2),
+            X,
             linear(X, p, torch.ones_like(X[..., 0, :])),
+            scale / p[Parameter.LENGTHSCALE],
             p[Parameter.AMPLITUDE],
             torch.cat([weights[parameter] for parameter in combination.weights], -1),
         )
@@ -169,84 +66,79 @@ class ColumnTerm:
     @property
     def leaves(self) -> list[Tensor]:
         """The tensors through which a gradient flows back to the parameters, in the order of `backward`."""
-        return [self.scaled, self.lines, self.amplitude, self.weights]
+        return [self.lines, self.rate, self.amplitude, self.weights]
 
     def detach(self) -> ColumnTerm:
-        return ColumnTerm(self.combination, self.matern, *(leaf.detach() for leaf in self.leaves))
+        return ColumnTerm(self.combination, self.matern, self.X, *(leaf.detach() for leaf in self.leaves))
 
     def rows(self, index: slice) -> ColumnTerm:
-        scaled, lines = self.scaled[..., index, :], self.lines[..., index, :]
-        return ColumnTerm(self.combination, self.matern, scaled, lines, self.amplitude, self.weights)
+        return replace(self, X=self.X[..., index, :], lines=self.lines[..., index, :])
 
     def matrix(self, other: ColumnTerm, same: bool = False) -> Tensor:
         """Covariance between the points of this term and those of another (`same`: they are equal)."""
         return self.block(other, 0 if same else None).K
 
-    def part(self, other: ColumnTerm, columns: Sequence[int]) -> Tensor:
-        """The covariance of the function of exactly these columns, of which K is the sum, without the joint term."""
-        z = [self._column(other, d)[1] for d in columns]
-        return self.combination.part(z, self._split_weights())
-
     def diagonal(self) -> Tensor:
         """k(x, x) at each point, (..., N)."""
         z = list((self.amplitude.unsqueeze(-2) + self.lines.square()).unbind(-1))
         w = self.weights.unsqueeze(-2).unbind(-1)
-        return self.combination.value(z, torch.ones_like(z[0]), w)[0]
+        return self.combination.value([torch.ones_like(one) for one in z], z, w)[0]
 
     def block(self, other: ColumnTerm, diagonal: int | None) -> SavedColumns:
         """Rows of this term against columns of `other`. Distances of equal rows are exactly zero, wherever they stand."""
-        g, z, slopes = zip(*(self._column(other, d) for d in range(self.scaled.shape[-1])), strict=True)
-        joint = None
-        if self.combination.needs_joint:
-            joint = g[0]
-            for one in g[1:]:
-                joint = joint * one
-        K, kept = self.combination.value(z, joint, self._split_weights())
-        return SavedColumns(K, list(g), list(z), list(slopes), joint, kept)
+        g, z, stretch = zip(*(self.column(other, d) for d in range(self.X.shape[-1])), strict=True)
+        K, kept = self.combined(g, z)
+        return SavedColumns(K, list(g), list(z), list(stretch), kept)
+
+    def combined(self, g: Sequence[Tensor], z: Sequence[Tensor]) -> tuple[Tensor, Kept]:
+        """K of the g_d and z_d, and what its gradients need."""
+        return self.combination.value(g, z, self._split_weights())
 
     def _split_weights(self) -> tuple[Tensor, ...]:
         return self.weights[..., None, None, :].unbind(-1)
 
-    def _column(self, other: ColumnTerm, d: int) -> tuple[Tensor, Tensor, Tensor | None]:
-        """g_d, z_d, and the derivative of log g_d by the squared scaled distance."""
-        s = (self.scaled[..., :, None, d] - other.scaled[..., None, :, d]).square_()
+    def column(self, other: ColumnTerm, d: int) -> tuple[Tensor, Tensor, Tensor]:
+        """g_d, z_d, and the derivative of log g_d by the logarithm of the rate."""
+        rate, amplitude = self.rate[..., d, None, None], self.amplitude[..., d, None, None]
+        distance = (self.X[..., :, None, d] - other.X[..., None, :, d]).mul_(rate)
         line = self.lines[..., :, None, d] * other.lines[..., None, :, d]
-        amplitude = self.amplitude[..., d, None, None]
-        slope = None
         if self.matern is None:
-            g = s.mul_(-0.5).exp_()
+            stretch = distance.square_().neg_()
+            g = (0.5 * stretch).exp_()
         else:
-            r = s.clamp_min_(TINY).sqrt_()
+            r = distance.abs_().clamp_min_(TINY**0.5)
             g = r.neg().exp_()
             if (polynomial := self.matern.polynomial(r)) is not None:
                 g = polynomial.mul_(g)
-            slope = self.matern.log_slope(r)
-        return g, torch.addcmul(line, amplitude, g), slope
+            stretch = self.matern.log_slope(r).mul_(r).mul_(r).mul_(2)
+        return g, torch.addcmul(line, amplitude, g), stretch
 
     def backward(self, other: ColumnTerm, saved: SavedColumns, G: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """Gradient of sum(G ∘ K) with respect to `leaves`, seen from the rows and from the columns.
 
-        The columns' entries of amplitudes and weights are zero, because these are one number for both sides.
+        The columns' entries of all leaves but the lines are zero, because these are one number for both sides.
         """
         w, combination = self._split_weights(), self.combination
-        by_weight = [(G * slope).sum((-2, -1)) for slope in combination.by_weight(saved.z, saved.joint, w, saved.kept)]
-        pulled_joint = None if saved.joint is None else G * saved.joint * w[-1]  # the joint term has the last weight
-        scaled, lines, amplitude = [], [], []
-        for d, by_column in enumerate(combination.by_column(saved.z, w, saved.kept)):
-            W = G * by_column
+        g, z, kept = saved.g, saved.z, saved.kept
+        by_weight = [_inner(G, slope) for slope in combination.by_weight(g, z, w, kept)]
+        lines, rate, amplitude = [], [], []
+        shared, pulled = None, G
+        for d, (by_z, by_log_g) in enumerate(combination.by_column(g, z, w, kept)):
+            W = G * by_z
             lines.append((W @ other.lines[..., :, d, None], W.mT @ self.lines[..., :, d, None]))
-            W = W.mul_(saved.g[d])
+            W = W.mul_(g[d])
             amplitude.append(W.sum((-2, -1)))
-            T = W * self.amplitude[..., d, None, None]
-            if pulled_joint is not None:
-                T = T.add_(pulled_joint)
-            slope = saved.slopes[d]
-            T = T.mul_(-0.5) if slope is None else T.mul_(slope)
-            a, b = self.scaled[..., :, d, None], other.scaled[..., :, d, None]
-            by_row = 2 * (a * T.sum(-1, keepdim=True) - T @ b)
-            by_other = 2 * (b * T.sum(-2).unsqueeze(-1) - T.mT @ a)
-            scaled.append((by_row, by_other))
-        amplitudes, weights = torch.stack(amplitude, -1), torch.stack(by_weight, -1)
-        rows = [*(torch.cat([part[0] for part in pairs], -1) for pairs in (scaled, lines)), amplitudes, weights]
-        columns = [torch.cat([part[1] for part in pairs], -1) for pairs in (scaled, lines)]
-        return rows, [*columns, torch.zeros_like(amplitudes), torch.zeros_like(weights)]
+            by_rate = self.amplitude[..., d] * _inner(W, saved.stretch[d])
+            if by_log_g is not None:
+                if by_log_g is not shared:  # one tensor serves all columns of some arrangements
+                    shared, pulled = by_log_g, G * by_log_g
+                by_rate = by_rate + _inner(pulled, saved.stretch[d])
+            rate.append(by_rate / self.rate[..., d])
+        own = [torch.stack(parts, -1) for parts in (rate, amplitude, by_weight)]
+        rows, columns = (torch.cat([pair[side] for pair in lines], -1) for side in (0, 1))
+        return [rows, *own], [columns, *map(torch.zeros_like, own)]
+
+
+def _inner(A: Tensor, B: Tensor) -> Tensor:
+    """The sum of A ∘ B (..., N, M) over the last two axes."""
+    return (A.flatten(-2).unsqueeze(-2) @ B.flatten(-2).unsqueeze(-1))[..., 0, 0]

@@ -21,7 +21,17 @@ from kitt.kernels.kernel import Kernel, WordTerm
 from kitt.table.scaling import FloatArray
 
 LOG_2PI = math.log(2 * math.pi)
-_LADDER = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)  # jitter that is tried, relative to the mean of the diagonal
+_LADDER = (
+    0.0,
+    1e-14,
+    1e-13,
+    1e-12,
+    1e-11,
+    1e-10,
+    1e-8,
+    1e-6,
+    1e-4,
+)  # jitter that is tried, relative to the mean of the diagonal
 _PANEL = 160  # rows of the lower triangle worked on at once: small enough for the cache, large enough for BLAS
 
 

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from kitt.errors import InvalidInputError
-from kitt.kernels.columns import COLUMN_PARAMETERS, COMBINATIONS, ColumnTerm
+from kitt.kernels.arrangements import COMBINATIONS
+from kitt.kernels.columns import COLUMN_PARAMETERS, ColumnTerm
 from kitt.kernels.formulas import FORMULAS, linear
 from kitt.kernels.grammar import Arrangement, Columns, Expression, Primitive, Word
 from kitt.kernels.priors import Context, Parameter
@@ -184,13 +185,12 @@ class Kernel:
 def _parameters(word: Word, dims: int) -> Iterator[tuple[int | None, Parameter, Columns, Context, int]]:
     """Factor, parameter, columns, what the prior depends on, and the power of the target's variance in it."""
     if word.arrangement is not Arrangement.JOINT:
-        is_sum = word.arrangement is not Arrangement.ALL
-        context = Context(1, 1, summed=dims)
+        combination, context = COMBINATIONS[word.arrangement], Context(1, 1, summed=dims)
         for parameter in COLUMN_PARAMETERS:
-            power = int(is_sum and parameter in (Parameter.AMPLITUDE, Parameter.SLOPE))
-            yield 0, parameter, tuple(range(dims)), context, power
-        for parameter in COMBINATIONS[word.arrangement].weights:
-            yield None, parameter, (), context, -1 if parameter is Parameter.PAIRS else 1
+            has_unit = parameter in (Parameter.AMPLITUDE, Parameter.SLOPE)
+            yield 0, parameter, tuple(range(dims)), context, combination.column_power * has_unit
+        for parameter, power in combination.weights.items():
+            yield None, parameter, (), context, power
         return
     carries = True  # the first Linear of a word has the scale of the target
     for j, primitive in enumerate(word.factors):

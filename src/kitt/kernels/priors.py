@@ -17,7 +17,8 @@ from torch import Tensor
 
 from kitt.errors import InvalidInputError
 
-NOISE_FLOOR = 1e-6  # smallest observation-noise variance, in units of the target's variance (as in the paper's code)
+# Smallest variance of the observation noise, in units of the target's variance: below, double precision sees nothing.
+NOISE_FLOOR = 1e-13
 
 
 class Parameter(Enum):
@@ -102,7 +103,36 @@ class LogLogistic:
         return -torch.tanh((raw - self.mu) / (2 * self.width)) / self.width
 
 
-Distribution = LogNormal | Cauchy | LogLogistic
+@dataclass(frozen=True)
+class Either:
+    """With a probability the first distribution, otherwise the second."""
+
+    first: LogNormal
+    second: LogNormal
+    share: float  # probability of the first
+
+    def sample(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+        is_first = torch.rand(shape, generator=generator, dtype=torch.float64) < self.share
+        return torch.where(is_first, self.first.sample(shape, generator), self.second.sample(shape, generator))
+
+    def log_density(self, raw: Tensor) -> Tensor:
+        return torch.logaddexp(*self._parts(raw))
+
+    def score(self, raw: Tensor) -> Tensor:
+        first, second = self._parts(raw)
+        belongs = torch.sigmoid(first - second)  # the probability that this value comes from the first
+        return belongs * self.first.score(raw) + (1 - belongs) * self.second.score(raw)
+
+    def _parts(self, raw: Tensor) -> tuple[Tensor, Tensor]:
+        shares = math.log(self.share), math.log1p(-self.share)
+        return self.first.log_density(raw) + shares[0], self.second.log_density(raw) + shares[1]
+
+    @property
+    def mu(self) -> float:
+        return self.first.mu
+
+
+Distribution = LogNormal | Cauchy | LogLogistic | Either
 
 
 @dataclass(frozen=True)
@@ -177,6 +207,7 @@ PAPER = Preset(
 )
 
 _NOISE = LogNormal(-4.5, 2.0)  # of White and Linear*White
+_LITTLE_NOISE = LogNormal(-16.0, 6.0)  # of the observations of a simulator or a careful experiment
 
 
 def _lengthscale(c: Context) -> Distribution:
@@ -201,8 +232,8 @@ DEFAULT = Preset(
         Parameter.SLOPE: _slope,
         Parameter.SHIFT: lambda c: Cauchy(1.5),
         **_COLUMNS,
-        # Narrow, because otherwise a rough word explains repeated inputs without noise and is overconfident.
-        Parameter.NOISE: lambda c: LogNormal(-3.5, 1.0),
+        # Either there is noise, and then a rough word must not explain it away, or there may be none at all.
+        Parameter.NOISE: lambda c: Either(LogNormal(-3.5, 1.0), _LITTLE_NOISE, 0.5),
     },
 )
 

@@ -15,6 +15,7 @@ from kitt.errors import InvalidInputError
 from kitt.fitting.gp import GP
 from kitt.fitting.options import Weighting
 from kitt.kernels.exact import normal_log_density
+from kitt.kernels.grammar import Word
 from kitt.model.mixture import Component, Mixture
 from kitt.model.predictive import Tail
 from kitt.network.caption import Captions
@@ -108,10 +109,13 @@ def stacked(log_density: FloatArray, steps: int = EM_STEPS) -> FloatArray:
 
 
 def log_probabilities(models: Sequence[GP], captions: Captions) -> list[float]:
-    """The network's log-probability of each model's expression; if it is no caption, that of its words multiplied."""
+    """The network's log-probability of each model's expression; if it is no caption, that of its words multiplied.
+
+    The network knows the 34 words: a word that acts on columns counts as the word with its factors.
+    """
     out = []
     for model in models:
         said = [c.probability for c in captions.ranked if c.expression.same_sum(model.expression)]
-        words = [captions.words[i] for i in model.expression.indices]
+        words = [captions.words[Word(word.factors).index] for word in model.expression]
         out.append(math.log(max(said[0] if said else math.prod(words), 1e-12)))
     return out

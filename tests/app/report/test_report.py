@@ -38,7 +38,7 @@ def suggestion(frame: pd.DataFrame, expression: str, **options) -> Suggestion:
     best = kitt.fit(expression, dataset, random_state=0, **QUICK)
     said = (Caption(kitt.parse(expression), 0.4, 0.01), Caption(kitt.parse("RBF"), 0.1, 0.02))
     captions = Captions(said, (1 / len(WORDS),) * len(WORDS), dataset.n, 0.5, (1.0,) * dataset.d, 0.1)
-    model = Model.of(Mixture.of((best, plain), [0.8, 0.2]), dataset, (False, True))
+    model = Model.of(Mixture.of((best, plain.as_plain()), [0.8, 0.2]), dataset)
     return Suggestion(dataset, Options(**options), captions, model, (), dataset.notes, {"caption": 0.1, "fit": 2.0})
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from kitt.errors import GrammarError
-from kitt.kernels.columns import ColumnTerm
+from kitt.kernels.arrangements import COMBINATIONS, Combination
 from kitt.kernels.exact import ExactPosterior, Likelihood
 from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.kernels.grammar import STATIONARY, Arrangement, Expression, Primitive, Word, parse
@@ -88,24 +88,16 @@ def test_torch_differentiates_it_in_the_inputs(word: Word) -> None:
 
 
 @every_word
-def test_it_is_the_sum_of_its_parts(word: Word) -> None:
-    kernel, theta, X, _ = case(word)
-    term = kernel.term(0, theta, X)
-    assert isinstance(term, ColumnTerm)
-    parts = sum(term.part(term, own) for size in (1, 2, 3) for own in combinations(range(D), size))
-    values = kernel.unflatten(theta)
-    total = kernel.matrix(theta, X)
-    if word.arrangement is Arrangement.ALL:
-        assert_close(total, parts + values[f"{word}.variance"])
-    elif word.arrangement is Arrangement.EACH:
-        assert_close(total, parts + values[f"{word}.offset"])
-    else:
-        joint = values[f"{word}.joint"]
-        for d, length in enumerate(values[f"{word}[0].lengthscale"]):
-            joint = joint * primitive_matrix(
-                word.factors[0], X[:, [d]], {Parameter.LENGTHSCALE: length[None]}, torch.ones(1)
-            )
-        assert_close(total, parts - term.part(term, (0, 1, 2)) + values[f"{word}.offset"] + joint)
+def test_its_quick_gradients_are_those_of_its_formula(word: Word) -> None:
+    combination = COMBINATIONS[word.arrangement]
+    g, z, w = ([randn(4, 4, seed=10 * k + i) for i in range(n)] for k, n in enumerate((D, D, len(combination.weights))))
+    value, kept = combination.value(g, z, w)
+    assert_close(value, Combination.value(combination, g, z, w)[0])
+    assert_close(combination.by_weight(g, z, w, kept), Combination.by_weight(combination, g, z, w, ()))
+    slow = Combination.by_column(combination, g, z, w, ())
+    for ours, theirs in zip(combination.by_column(g, z, w, kept), slow, strict=True):
+        assert_close(ours[0], theirs[0])
+        assert_close(torch.zeros(4, 4, dtype=torch.float64) if ours[1] is None else ours[1], theirs[1])
 
 
 @every_word
