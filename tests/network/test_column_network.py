@@ -11,9 +11,9 @@ import kitt
 from kitt.kernels.grammar import Expression, parse
 from kitt.network.caption import caption
 from kitt.network.checkpoint import LoadedModel, load, save
+from kitt.network.column_features import column_features
 from kitt.network.column_network import ARRANGEMENTS, KINDS, NOISES, ColumnConfig, ColumnNetwork
 from kitt.network.columns import Columns, to_tensors, with_captions
-from kitt.network.column_features import column_features
 from kitt.table.scaling import FloatArray
 
 NAMES = ("month", "year", "temp", "alloy")

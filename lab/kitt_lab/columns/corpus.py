@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from kitt.files import replacing
-from kitt.network.column_network import KINDS, Inputs
 from kitt.network.column_features import READING, column_features
+from kitt.network.column_network import KINDS, Inputs
 from kitt.network.network import StemEncoder
 from kitt.network.subsets import READINGS
 from kitt_lab.columns.labels import APART
@@ -56,7 +56,9 @@ def read_tables(encoder: StemEncoder, tables: Tables) -> Inputs:
     seen, fitted = (slice(min(n, reading.rows(d))) for reading in (READINGS["quick"], READING))
     with torch.inference_mode():
         stem = encoder.read(standardise(tables.X[:, seen], 1), standardise(tables.y[:, seen], 1))
-        return Inputs.of(stem, column_features(standardise(tables.X[:, fitted], 1), standardise(tables.y[:, fitted], 1)))
+        return Inputs.of(
+            stem, column_features(standardise(tables.X[:, fitted], 1), standardise(tables.y[:, fitted], 1))
+        )
 
 
 def write_part(folder: Path, number: int, world: WorldConfig, encoder: StemEncoder) -> None:

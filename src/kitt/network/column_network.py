@@ -1,7 +1,7 @@
 """The network that says what each column does: encodings and statistics of columns, pairs and table -> logits.
 
-It reads the encodings of the paper's network, which it does not change, and the statistics of `column_features`. Blocks of attention
-over columns see which pairs seem to act together. Logits move with their columns, and those of pairs are symmetric.
+It reads the encodings of the paper's network, which it does not change, and the statistics of `column_features`. Blocks of
+attention over columns see which pairs seem to act together. Logits move with their columns, and those of pairs are symmetric.
 
 Shapes: B tables, D columns, E width, H heads.
 """

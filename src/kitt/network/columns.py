@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from kitt.kernels.grammar import Arrangement, Expression, Primitive, Word
-from kitt.network.column_network import ARRANGEMENTS, KINDS, NOISES, ColumnConfig, ColumnNetwork, Inputs, Logits
 from kitt.network.column_features import READING, column_features
+from kitt.network.column_network import ARRANGEMENTS, KINDS, NOISES, ColumnConfig, ColumnNetwork, Inputs, Logits
 from kitt.network.network import StemOutput
 from kitt.network.subsets import standardised, subsets
 from kitt.table.scaling import FloatArray
