@@ -188,6 +188,7 @@ def test_summary_of_the_benchmark() -> None:
     results = [
         {"kinds": [1, 0], "effects": [1.0, 0.0], "joint": np.zeros((2, 2)).tolist(), "beliefs": beliefs}
         | {"network": right | {"seconds": 0.1}, "RBF": wrong | {"seconds": 0.1}, "RBF(all)": wrong | {"seconds": 0.1}}
+        | {"quick fit": right | {"seconds": 0.1}}
     ] * 4
     lines = [{"status": "ok", "key": {"n": 20, "d": 2}, "result": result} for result in results]
     rows = {row["way"]: row for row in bench.formula_summary(lines)}

@@ -1,7 +1,8 @@
 """What columns do, said by the network and by fits of Gaussian processes, on functions whose labels are computed.
 
-Random formulas are drawn from trees that training has not; functions of the package uqtestfuns are in no training. A cell is
-one table. A fit says what a column does by the total effect of its mean, and of pairs by their joint effect.
+Random formulas are drawn from trees that training has not; functions of the package uqtestfuns are in no training. A cell
+is one table. A fit says what a column does by the total effect of its mean, and of pairs by their joint effect; the quick
+fit is that of `column_features`, which the network reads.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from kitt.fitting.fit import fit
 from kitt.fitting.gp import GP
 from kitt.network.caption import caption
 from kitt.network.checkpoint import load
+from kitt.network.column_features import COLUMN_SHARE, PAIR_SHARE, column_features
 from kitt.network.column_network import KINDS
 from kitt.network.columns import Columns
+from kitt.network.subsets import standardised
 from kitt.table.dataset import MIN_ROWS, Dataset
 from kitt_lab.bench import simulators_data
 from kitt_lab.bench.methods import fingerprint
@@ -47,7 +50,8 @@ PUBLISHED = (  # functions of which it is published what each column does
     "BratleyB",
     "BratleyD",
 )
-FITS = {"RBF": "total effects of a fitted RBF", "RBF(all)": "effects of a fitted ANOVA kernel"}
+FITS = ("RBF", "RBF(all)")  # whose mean says what columns do; the second is the ANOVA kernel
+WAYS = ("network", "quick fit", *FITS)
 _ROWS = 256  # over which the effects of a fit's mean, and the labels of a simulator, are computed
 
 
@@ -108,17 +112,15 @@ def on_simulator(model: str, name: str, n: int) -> dict[str, Any]:
 def _said(model: str, X: Array, y: Array) -> dict[str, Any]:
     """Scores of columns and pairs by each way, and their CPU seconds."""
     loaded = load(model)
+    out: dict[str, Any] = {}
     columns, seconds = _timed(lambda: caption(X, y, 1, network=loaded).columns)
-    if not isinstance(columns, Columns):
-        raise InvalidInputError(
-            f"the network '{model}' does not say what columns do: add that by kitt finish --columns"
-        )
-    out: dict[str, Any] = {"beliefs": [[kinds[kind] for kind in KINDS] for kinds in columns.kinds]}
-    out["network"] = {
-        "columns": list(columns.acting),
-        "pairs": [list(row) for row in columns.pairs],
-        "seconds": seconds,
-    }
+    if isinstance(columns, Columns):
+        out["beliefs"] = [[kinds[kind] for kind in KINDS] for kinds in columns.kinds]
+        pairs = [list(row) for row in columns.pairs]
+        out["network"] = {"columns": list(columns.acting), "pairs": pairs, "seconds": seconds}
+    found, seconds = _timed(lambda: column_features(*standardised([(X, y)])))
+    shares = found.columns[0, :, COLUMN_SHARE].exp(), found.pairs[0, ..., PAIR_SHARE].exp()
+    out["quick fit"] = {"columns": shares[0].tolist(), "pairs": shares[1].tolist(), "seconds": seconds}
     for expression in FITS:
         gp, seconds = _timed(partial(fit, expression, Dataset.from_arrays(X, y), random_state=0))
         out[expression] = _effects(partial(_mean, gp), X) | {"seconds": seconds}
@@ -155,7 +157,12 @@ def formula_summary(lines: Sequence[Line]) -> list[dict[str, Any]]:
     for line in lines:
         if line["status"] == "ok":
             groups[line["key"]["n"], line["key"]["d"]].append(line["result"])
-    return [_formula_row(n, d, way, group) for (n, d), group in groups.items() for way in ("network", *FITS)]
+    return [_formula_row(n, d, way, group) for (n, d), group in groups.items() for way in _ways(group)]
+
+
+def _ways(group: list[dict[str, Any]]) -> list[str]:
+    """The ways that the lines have: not every network says what columns do."""
+    return [way for way in WAYS if way in group[0]]
 
 
 def _formula_row(n: int, d: int, way: str, group: list[dict[str, Any]]) -> dict[str, Any]:
@@ -193,7 +200,7 @@ def simulator_summary(lines: Sequence[Line]) -> list[dict[str, Any]]:
     for line in lines:
         if line["status"] == "ok":
             groups[line["key"]["n"]].append(line["result"])
-    return [_simulator_row(n, way, group) for n, group in groups.items() for way in ("network", *FITS)]
+    return [_simulator_row(n, way, group) for n, group in groups.items() for way in _ways(group)]
 
 
 def _simulator_row(n: int, way: str, group: list[dict[str, Any]]) -> dict[str, Any]:

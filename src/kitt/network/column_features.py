@@ -23,6 +23,7 @@ READING = Reading(subsets=1, work=0.15e6, max_rows=128)  # rows of a larger tabl
 SMOOTH, ROUGH = 1.0, 0.3  # lengthscales of the fixed covariances, in standard deviations of a column
 STEPS = (12, 6)  # of the product fit, and of the additive fit, which starts from the amplitudes of the product fit
 PARTS = 3  # line, smooth, rough
+COLUMN_SHARE, PAIR_SHARE = 9, 1  # places of the log shares that a column and a pair have of the mean of the product fit
 _NOISE = (1e-4, 4.0)  # least and largest noise variance
 _RATE = 1.4  # amplitude of the pull towards small amplitudes, an exponential prior
 _JITTER = 2e-6  # share of the variance, so that rounding leaves covariances positive

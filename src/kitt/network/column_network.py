@@ -1,7 +1,7 @@
 """The network that says what each column does: encodings and statistics of columns, pairs and table -> logits.
 
 It reads the encodings of the paper's network, which it does not change, and the statistics of `column_features`. Blocks of
-attention over columns see which pairs seem to act together. Logits move with their columns, and those of pairs are symmetric.
+attention over columns see which pairs seem to act together. Logits move with their columns; those of pairs are symmetric.
 
 Shapes: B tables, D columns, E width, H heads.
 """
@@ -123,7 +123,8 @@ class ColumnNetwork(nn.Module):
         apart = ~torch.eye(D, dtype=torch.bool)
         pooled = torch.cat([Z[:, 0], Z[:, 1:].amax(1), (P * apart[..., None]).amax((1, 2))], -1)
         arrangement, noise, rough = self.whole(pooled).split([len(ARRANGEMENTS), len(NOISES), 1], -1)
-        return Logits(self.kinds(Z[:, 1:]), self.pairs(P).squeeze(-1), arrangement, noise, rough.squeeze(-1))
+        pairs = self.pairs(P + P.transpose(1, 2)).squeeze(-1)  # the sum is symmetric to the last digit
+        return Logits(self.kinds(Z[:, 1:]), pairs, arrangement, noise, rough.squeeze(-1))
 
     def measure(self, inputs: list[Inputs]) -> None:
         """Set the normalisers from tables."""
