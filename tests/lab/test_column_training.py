@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from kitt.app.cli.main import app
 from kitt.errors import InvalidInputError
 from kitt.network.caption import caption
-from kitt.network.checkpoint import load, save
+from kitt.network.checkpoint import load
 from kitt.network.column_network import ARRANGEMENTS, KINDS, NOISES
 from kitt.network.network import StemEncoder
 from kitt_lab.bench import columns as bench
@@ -18,7 +20,7 @@ from kitt_lab.columns import corpus
 from kitt_lab.columns.corpus import by_columns, extend
 from kitt_lab.columns.formulas import HELD_OUT, TRAINING, UNARY, Array, Mixture, draw_function
 from kitt_lab.columns.labels import labels_of
-from kitt_lab.columns.train import ColumnTrainer, ColumnTraining, finish_columns, train_columns
+from kitt_lab.columns.train import ColumnTrainer, ColumnTraining, train_columns
 from kitt_lab.columns.world import WorldConfig, draw_tables
 from kitt_lab.train.runfolder import RunFolder
 
@@ -160,14 +162,14 @@ def test_training_lowers_the_loss_and_goes_on_where_it_was(run: Path) -> None:
 def test_a_run_is_not_overwritten_and_needs_hours(run: Path) -> None:
     with pytest.raises(InvalidInputError, match="--resume"):
         train_columns(ColumnTraining(), run, hours=1.0)
-    with pytest.raises(InvalidInputError, match="budget in hours"):
-        train_columns(ColumnTraining(), run, steps=10, resume=True)
+    result = CliRunner().invoke(app, ["train", "--preset", "columns", "--out", str(run), "--steps", "10"])
+    assert "needs a budget in hours" in " ".join(f"{result.output}{result.exception}".split())
 
 
 def test_the_finished_checkpoint_says_what_columns_do(run: Path, tmp_path: Path) -> None:
-    bundled = load("default")
-    path = save(tmp_path / "mine.safetensors", bundled.model, bundled.facts, tensors=bundled.tensors, half=True)
-    finish_columns(run, path)
+    bundled, path = load("default"), tmp_path / "mine.safetensors"
+    options = ["--property-batches", "0", "--columns", str(run), "--out", str(path)]
+    assert CliRunner().invoke(app, ["finish", "default", *options]).exit_code == 0
     mine = load(path)
     X = np.random.default_rng(0).normal(size=(20, 3))
     said, before = caption(X, X[:, 0], network=mine), caption(X, X[:, 0])
