@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from kitt.network.column_network import ARRANGEMENTS, KINDS, NOISES
 from kitt.network.network import StemEncoder
 from kitt_lab.bench import columns as bench
 from kitt_lab.columns import corpus
-from kitt_lab.columns.corpus import by_columns, extend
+from kitt_lab.columns.corpus import Group, by_columns, extend, select
 from kitt_lab.columns.formulas import HELD_OUT, TRAINING, UNARY, Array, Mixture, draw_function
 from kitt_lab.columns.labels import labels_of
 from kitt_lab.columns.train import ColumnTrainer, ColumnTraining, train_columns
@@ -147,8 +148,19 @@ def test_a_corpus_is_continued_and_not_computed_again(run: Path) -> None:
     (run / "corpus" / f"{len(files):06d}.pt").unlink()
 
 
+def _of_two_columns(group: Group) -> Group:
+    inputs, told = group
+    pairs, joint = inputs.pairs[:, :2, :2], told.joint[:, :2, :2]
+    return (
+        replace(inputs, columns=inputs.columns[:, :2], pairs=pairs),
+        replace(told, kinds=told.kinds[:, :2], effects=told.effects[:, :2], joint=joint),
+    )
+
+
 def test_training_lowers_the_loss_and_goes_on_where_it_was(run: Path) -> None:
     tables = by_columns(run / "corpus")
+    few = select(tables[3], torch.arange(4))  # too few tables of a size to leave one out
+    assert ColumnTrainer(ColumnTraining(width=16, blocks=1), {2: _of_two_columns(few), 3: tables[3]}).evaluate()
     trainer = ColumnTrainer(ColumnTraining(width=16, blocks=1, warmup=5, seed=1), tables)
     first = [trainer.train_step(0.0)["kinds"] for _ in range(5)]
     state = copy.deepcopy(trainer.state())

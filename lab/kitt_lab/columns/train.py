@@ -78,7 +78,8 @@ class ColumnTrainer:
         torch.manual_seed(config.seed)
         self.generator = torch.Generator().manual_seed(config.seed)
         self.sizes = sorted(corpus)
-        self.left_out = {d: _part(corpus[d], is_left_out=True) for d in self.sizes}
+        left_out = {d: _part(corpus[d], is_left_out=True) for d in self.sizes}
+        self.left_out = {d: group for d, group in left_out.items() if len(group[1].noise)}
         self.corpus = {d: _part(corpus[d], is_left_out=False) for d in self.sizes}
         self.counts = torch.tensor([float(len(self.corpus[d][1].noise)) for d in self.sizes])
         inputs = next(iter(corpus.values()))[0]
