@@ -22,10 +22,10 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from kitt.errors import InvalidInputError
 from kitt.network import checkpoint
-from kitt.network.column_network import ColumnConfig, ColumnNetwork, Inputs, Logits
-from kitt.network.columns import PREFIX, to_tensors
 from kitt.network.network import StemEncoder
+from kitt_lab.columns.answer import ColumnHead
 from kitt_lab.columns.corpus import Group, Targets, by_columns, extend, select
+from kitt_lab.columns.network import ColumnConfig, ColumnNetwork, Inputs, Logits
 from kitt_lab.columns.world import WorldConfig
 from kitt_lab.train.loop import Progress
 from kitt_lab.train.runfolder import RunFolder
@@ -199,15 +199,17 @@ def train_columns(
     with folder.locked():
         if not resume and (folder.has_run() or folder.log.exists()):
             raise InvalidInputError(f"{out} holds a training run: go on with it by --resume, or use another folder")
-        encoder = checkpoint.load(config.encoder).model.encoder
-        if not isinstance(encoder, StemEncoder):
-            raise InvalidInputError(
-                f"columns are read from the statistics of the network 'default', not of '{config.encoder}'"
-            )
-        _simulate(config, folder, encoder, 3600 * CORPUS_SHARE * hours)
+        _simulate(config, folder, _encoder(config), 3600 * CORPUS_SHARE * hours)
         trainer = ColumnTrainer(config, by_columns(folder.path / "corpus"))
         _epochs(trainer, folder, 3600 * (1 - CORPUS_SHARE) * hours, progress)
     return folder.state
+
+
+def _encoder(config: ColumnTraining) -> StemEncoder:
+    encoder = checkpoint.load(config.encoder).model.encoder
+    if not isinstance(encoder, StemEncoder):
+        raise InvalidInputError(f"columns are read by a network like 'default', which '{config.encoder}' is not")
+    return encoder
 
 
 def _simulate(config: ColumnTraining, folder: RunFolder, encoder: StemEncoder, seconds: float) -> None:
@@ -233,8 +235,8 @@ def _epochs(
     smooth = math.nan
 
     def save() -> None:
-        own = {"elapsed": elapsed, "config": asdict(trainer.config)}
-        folder.save_state(trainer.state() | own)
+        own = {"elapsed": elapsed, "config": asdict(trainer.config), "sizes": trainer.network.config.to_dict()}
+        folder.save_state(trainer.state() | own | {"temperatures": trainer.temperatures()})
 
     while elapsed < seconds:
         values = trainer.train_step(elapsed / seconds)
@@ -255,23 +257,11 @@ def _epochs(
     folder.append({"event": "eval", "step": trainer.step, "elapsed": elapsed, "scores": trainer.evaluate()})
 
 
-def finish_columns(run: Path, checkpoint_file: Path) -> None:
-    """Add the network of columns of a run to the checkpoint whose encodings it reads, with temperatures.
-
-    The temperatures are those of highest likelihood on the tables of the corpus that were left out of training.
-    """
-    folder, loaded = RunFolder(run), checkpoint.load(checkpoint_file)
-    state = folder.load_state()
-    corpus = by_columns(folder.path / "corpus")
-    trainer = ColumnTrainer(ColumnTraining(**state["config"]), corpus)
-    trainer.restore(state)
-    learned = {
-        "config": trainer.network.config.to_dict(),
-        "temperatures": trainer.temperatures(),
-        "tables": sum(len(told.noise) for _, told in corpus.values()),
-        "steps": state["step"],
-        "seconds": state["elapsed"] + sum(e["seconds"] for e in folder.events() if e["event"] == "corpus"),
-    }
-    kept = {key: value for key, value in loaded.tensors.items() if not key.startswith(PREFIX)}
-    facts = replace(loaded.facts, extra=loaded.facts.extra | {"columns": learned})
-    checkpoint.save(checkpoint_file, loaded.model, facts, tensors=kept | to_tensors(trainer.averaged), half=True)
+def load_head(run: Path) -> ColumnHead:
+    """The network of a run, as far as it is trained."""
+    state = RunFolder(run).load_state()
+    config = ColumnTraining(**state["config"])
+    network = ColumnNetwork(ColumnConfig(**state["sizes"]))
+    averaged = {key.removeprefix("module."): value for key, value in state["average"].items() if key != "n_averaged"}
+    network.load_state_dict(averaged)
+    return ColumnHead(network.eval().requires_grad_(False), _encoder(config), state["temperatures"])
