@@ -1,13 +1,17 @@
 """Public functions and classes say what they take and return, and their examples run."""
 
+import ast
 import doctest
 import inspect
+import re
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
 import kitt
 
+ROOT = Path(__file__).parents[1]
 MODULES = ("errors", "app.estimator", "table.dataset", "kernels.grammar", "kernels.fitted_kernel", "network.caption")
 MODULES += ("forecasting.pipeline", "forecasting.result", "forecasting.many", "forecasting.forecaster")
 MODULES += ("pipeline", "model.document", "model.mixture", "model.suggestion", "fitting.fit", "fitting.gp")
@@ -22,6 +26,15 @@ def test_examples_run(module: str) -> None:
     result = doctest.testmod(import_module(f"kitt.{module}"))
     assert result.attempted
     assert not result.failed
+
+
+def test_each_docstring_stands_alone() -> None:
+    """It begins with what something is or does, and does not lean on the docstring before it."""
+    nodes = (ast.FunctionDef, ast.ClassDef, ast.Module)
+    for path in (path for folder in ("src", "lab") for path in sorted((ROOT / folder).rglob("*.py"))):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            text = ast.get_docstring(node) if isinstance(node, nodes) else None
+            assert not re.match(r"(The same|Of|From|As) ", text or ""), f"{path}: {text}"
 
 
 @pytest.mark.parametrize("name", PUBLIC)

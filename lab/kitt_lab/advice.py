@@ -21,6 +21,8 @@ from kitt.network.ranking import ranked
 from kitt_lab.examples import LOSS_CAP, Examples, folds_of
 
 V = len(WORDS)
+PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)  # of which one is chosen by cross-validation
+INNER_FOLDS = 4  # over tables, for penalties and residuals
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,6 @@ class LearningConfig:
     """How the head is learned; chosen by cross-validation over the tables of a corpus of 540 tasks."""
 
     hidden: int = 512
-    penalties: tuple[float, ...] = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
-    inner_folds: int = 4  # over tables, for penalties and residuals
     scenarios: int = 512  # at most
     seed: int = 0
 
@@ -66,7 +66,7 @@ def learn_head(examples: Examples, config: LearningConfig | None = None) -> Advi
     head.requires_grad_(False)
     _fix_inner(head, examples.features, generator)
     A, roots = head.inner(examples.features).double(), examples.loss[:, :V].double().sqrt()
-    fold = folds_of(examples.tables, config.inner_folds, "inner ")
+    fold = folds_of(examples.tables, INNER_FOLDS, "inner ")
     weights = torch.from_numpy(examples.rows).double()
     slopes, bias, left_out = _regress(A, roots, weights, torch.from_numpy(fold), config)
     head.out.weight.copy_(slopes.mT)
@@ -90,18 +90,18 @@ def _regress(
     A: Tensor, Y: Tensor, weights: Tensor, fold: Tensor, config: LearningConfig
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Slopes (I, V) and constants (V,) of Y (T, V) on A (T, I), and cross-validated predictions of each row (T, V)."""
-    fitted = Ridge.fit(A, Y, weights, config.penalties)
-    said = Y.mean(0).expand(len(config.penalties), *Y.shape).clone()
+    fitted = Ridge.fit(A, Y, weights, PENALTIES)
+    said = Y.mean(0).expand(len(PENALTIES), *Y.shape).clone()
     means = Y.mean(0).expand_as(Y).clone()
-    for k in range(config.inner_folds):
+    for k in range(INNER_FOLDS):
         out, rest = fold == k, fold != k
         if out.any() and rest.any():
-            others = Ridge.fit(A[rest], Y[rest], weights[rest], config.penalties)
+            others = Ridge.fit(A[rest], Y[rest], weights[rest], PENALTIES)
             means[out], said[:, out] = others.mean, others(A[out])
     components = torch.linalg.svd((Y - fitted.mean) * weights[:, None].sqrt(), full_matrices=False).Vh  # (V or T, V)
     errors = weights @ ((said - Y) @ components.mT).square()  # (penalties, components)
     is_useful = errors.amin(0) < weights @ ((means - Y) @ components.mT).square()
-    best = torch.nn.functional.one_hot(errors.argmin(0), len(config.penalties)).to(Y) * is_useful[:, None]
+    best = torch.nn.functional.one_hot(errors.argmin(0), len(PENALTIES)).to(Y) * is_useful[:, None]
     parts = components.mT @ (best.mT[:, :, None] * components)  # (penalties, V, V): those that each penalty has
     slopes = (fitted.slopes @ parts).sum(0)
     return slopes, fitted.mean - fitted.centre @ slopes, means + ((said - means) @ parts).sum(0)

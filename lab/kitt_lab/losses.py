@@ -62,10 +62,10 @@ def task_files(folder: Path) -> list[Path]:
 
 
 def files(folder: Path) -> list[Path]:
-    """The same, where there must be some."""
-    if not (found := task_files(folder)):
+    """The files of the tasks in a folder, by seed; an error if there are none."""
+    if not (paths := task_files(folder)):
         raise InvalidInputError(f"there are no losses in {folder}: make them with `kitt bench losses --out {folder}`")
-    return found
+    return paths
 
 
 def is_done(folder: Path, seed: int) -> bool:

@@ -27,19 +27,19 @@ Rows = NDArray[np.int64]
 class TaskConfig:
     """How tasks are drawn: as varied as the tables of users, and small enough for thousands of fits."""
 
-    own_target: float = 0.5  # share whose target is the table's last column; of the others, any column
-    some_columns: float = 0.5  # share that keep a random number of the other columns; the others keep all of them
     max_columns: int = 16
     rows: tuple[int, int] = ROWS  # for training, uniform; at most two thirds of a table
-    test_rows: int = 400
-    min_levels: int = 10  # distinct values of the target
     shuffled: float = 0.12  # share whose target is shuffled over the rows, so that the columns explain nothing
     simulated: float = 0.15  # share of tasks that are drawn from kernels
-    simulated_columns: int = 8  # largest number of columns of a simulated table; a third of them have one
-    same_rank: float = 0.9995  # rank correlation from which a column counts as the target under another name
 
 
 CONFIG = TaskConfig()
+OWN_TARGET = 0.5  # share whose target is the table's last column; of the others, any column
+SOME_COLUMNS = 0.5  # share that keep a random number of the other columns; the others keep all of them
+TEST_ROWS = 400
+MIN_LEVELS = 10  # distinct values of the target
+SIMULATED_COLUMNS = 8  # largest number of columns of a simulated table; a third of them have one
+SAME_RANK = 0.9995  # rank correlation from which a column counts as the target under another name
 _SIMULATED = "simulated-"  # prefix of the name of a simulated table; rows, columns and a seed follow
 
 
@@ -96,18 +96,18 @@ def draw_task(folder: str | Path, seed: int, config: TaskConfig = CONFIG) -> Tas
     name = names[rng.integers(len(names))]
     table = read_table(str(folder), name)
     n, width = table.shape
-    target = width - 1 if rng.random() < config.own_target else int(rng.integers(width))
+    target = width - 1 if rng.random() < OWN_TARGET else int(rng.integers(width))
     columns = [j for j in range(width) if j != target]
     if not columns:
         return None
     rng.shuffle(columns)
-    if rng.random() < config.some_columns:
+    if rng.random() < SOME_COLUMNS:
         columns = columns[: int(rng.integers(1, len(columns) + 1))]
     most = min(config.rows[1], (2 * n) // 3)
     fewest = min(config.rows[0], most)
     rows = int(rng.integers(fewest, most + 1))
     order = rng.permutation(n)
-    train, test = order[:rows], order[rows : rows + config.test_rows]
+    train, test = order[:rows], order[rows : rows + TEST_ROWS]
     kept = [j for j in columns[: config.max_columns] if _varies(table[train, j])]
     task = Task(name, target, np.array(kept, dtype=np.int64), train, test, bool(rng.random() < config.shuffled))
     return task if kept and _is_worthwhile(task, table[train], config) else None
@@ -115,9 +115,9 @@ def draw_task(folder: str | Path, seed: int, config: TaskConfig = CONFIG) -> Tas
 
 def _simulated_task(seed: int, config: TaskConfig) -> Task:
     rng = np.random.default_rng([seed, 3])
-    columns = 1 if rng.random() < 1 / 3 else int(rng.integers(2, config.simulated_columns + 1))
+    columns = 1 if rng.random() < 1 / 3 else int(rng.integers(2, SIMULATED_COLUMNS + 1))
     rows = int(rng.integers(config.rows[0], config.rows[1] + 1))
-    order = rng.permutation(rows + config.test_rows)
+    order = rng.permutation(rows + TEST_ROWS)
     name = f"{_SIMULATED}{len(order)}-{columns}-{seed}"
     return Task(name, columns, np.arange(columns), order[:rows], order[rows:])
 
@@ -129,13 +129,13 @@ def _varies(x: FloatArray) -> bool:
 def _is_worthwhile(task: Task, values: FloatArray, config: TaskConfig) -> bool:
     """Whether the target has enough levels and is no monotone function of a continuous column."""
     y = values[:, task.target]
-    if len(np.unique(y)) < config.min_levels:
+    if len(np.unique(y)) < MIN_LEVELS:
         return False
     rank = y.argsort().argsort()
     for x in values[:, task.columns].T:
         if len(np.unique(x)) > 0.5 * len(x):
             correlation = np.corrcoef(rank, x.argsort(kind="stable").argsort())[0, 1]
-            if abs(correlation) > config.same_rank:
+            if abs(correlation) > SAME_RANK:
                 return False
     return True
 

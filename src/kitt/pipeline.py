@@ -117,7 +117,7 @@ def suggest_dataset(
     fitters = Fitters(some, options, clock.share(FITS if some is table else FITS_OF_SOME))
     verified = verify(fitters, captions.ranked, report)
     while (left := residual(fitters, verified)) is not None:
-        report(f"asking the network what {verified.best} leaves", 0.2)
+        report(f"asking the network what {verified.best} leaves", 0.1)
         verified = verify_longer(fitters, verified, words_for(left, options) if asks else ())
     verified = verify_columns(fitters, verified, report)
     fits = fit_each(fitters, choose(fitters, captions.ranked, verified), report)  # step 5

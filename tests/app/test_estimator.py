@@ -47,7 +47,8 @@ def regressor() -> KITTRegressor:
 def test_what_a_fit_leaves(regressor: KITTRegressor) -> None:
     assert regressor.n_features_in_ == 2
     assert list(regressor.feature_names_in_) == ["a", "b"]
-    assert len(regressor.kernels_) == len(regressor.weights_) == 3
+    assert {str(kernel.expression) for kernel in regressor.kernels_} >= {"RBF", "White"}
+    assert len(regressor.kernels_) == len(regressor.weights_)
     assert regressor.weights_.sum() == pytest.approx(1)
     assert regressor.suggestion_.model is regressor.model_
     assert regressor.kernels_[0].columns == ("a", "b")

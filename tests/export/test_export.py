@@ -43,7 +43,7 @@ def test_source_gives_our_covariance_and_posterior(expression, dims, standardise
 
 @pytest.mark.parametrize("library", HERE)
 @pytest.mark.parametrize("y_scale", [1e-3, 1e4])
-@pytest.mark.parametrize("expression", ["RBF + White", "Linear*Periodic + Cosine"])
+@pytest.mark.parametrize("expression", ["RBF + White", "Linear*Periodic + Cosine", "RBF(pairs) + Linear(x2)*White"])
 def test_gp_for_raw_rows_of_any_unit(expression, y_scale, library):
     """Kernel, mean and noise are handed over together: the library's posterior on the table as it is."""
     from importlib import import_module
@@ -93,7 +93,7 @@ def test_exact_beyond_the_limits_of_gpytorch(library):
 
 
 @pytest.mark.parametrize("library", export.LIBRARIES)
-@pytest.mark.parametrize("expression", ["RBF", EVERYTHING])
+@pytest.mark.parametrize("expression", ["RBF", EVERYTHING, "Matern32(pairs) + Periodic(x1)*Linear(x3)"])
 def test_source_stands_alone(expression, library):
     source = export.code(cases.fitted(expression), library)
     compile(source, "exported.py", "exec")
@@ -138,7 +138,9 @@ def test_missing_library(library):
 # scikit-learn: the kernels can be cloned, pickled and optimised
 
 
-@pytest.mark.parametrize("expression", ["Linear", "Cosine", "Periodic", "Linear*White", EVERYTHING])
+@pytest.mark.parametrize(
+    "expression", ["Linear", "Cosine", "Periodic", "Linear*White", EVERYTHING, *cases.ARRANGED, *cases.CHOSEN]
+)
 def test_sklearn_gradient(expression):
     from sklearn.base import clone
 
@@ -171,13 +173,14 @@ def test_sklearn_optimises_with_some_parts_fixed():
 # GPyTorch and BoTorch: the kernels can be copied, trained and used in an acquisition function
 
 
-def test_gpytorch_trains_every_parameter():
+@pytest.mark.parametrize("expression", [EVERYTHING, *cases.CHOSEN])
+def test_gpytorch_trains_every_parameter(expression):
     from gpytorch.mlls import ExactMarginalLogLikelihood
 
     from kitt.export import gpytorch
 
-    fitted = cases.fitted(EVERYTHING, 2)
-    X, y = cases.points(25, 2, 1), cases.points(25, 1, 2)[:, 0]
+    fitted = cases.fitted(expression, 3)
+    X, y = cases.points(25, 3, 1), cases.points(25, 1, 2)[:, 0]
     kernel = export.live(fitted, "gpytorch", standardised=True)
     kernel = pickle.loads(pickle.dumps(copy.deepcopy(kernel)))
     model = gpytorch.gp(kernel, fitted.parameters["noise"], X, y).train()
@@ -187,7 +190,9 @@ def test_gpytorch_trains_every_parameter():
     assert all(g is not None and g.isfinite().all() and g.abs().sum() > 0 for g in gradients.values()), gradients
 
 
-@pytest.mark.parametrize("expression", ["Matern52*Linear + RBF", "RBF + White + Linear*White"])
+@pytest.mark.parametrize(
+    "expression", ["Matern52*Linear + RBF", "RBF + White + Linear*White", "RBF(pairs) + Linear(x2)*Periodic(x1)"]
+)
 def test_botorch_from_fit_to_candidate(expression):
     from botorch.acquisition import qLogExpectedImprovement
     from botorch.fit import fit_gpytorch_mll

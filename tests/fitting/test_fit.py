@@ -55,7 +55,9 @@ def test_a_fit_is_at_least_as_likely_as_the_truth(text):
 def test_bic_loo_and_density_are_what_they_say():
     dataset, *_ = drawn("RBF", n=60)
     model = fit("RBF", dataset, random_state=0)
-    p = model.parameter_count
+    p = model.free_parameters
+    assert 1 < p < model.parameter_count
+    assert fit("RBF", dataset, random_state=0, objective="ml").free_parameters == model.parameter_count
     assert model.bic == pytest.approx(-2 * model.log_marginal_likelihood + p * math.log(60))
     assert model.loo_log_density == pytest.approx(float(model.loo.log_density.sum()))
     mean, std = model.predict(dataset.X[:5])

@@ -32,9 +32,9 @@ def factor(model: NoiseModel, at: float, d: int = 3) -> float:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_noise_that_grows_with_a_column_is_found(seed: int) -> None:
-    found = fit_noise(*residuals(300, 3, seed, lambda Z, mean: np.exp(0.5 * Z[:, 1])))
-    assert found is not None
-    ratio = factor(found[0], 1.5) / factor(found[0], -1.5)
+    fitted = fit_noise(*residuals(300, 3, seed, lambda Z, mean: np.exp(0.5 * Z[:, 1])))
+    assert fitted is not None
+    ratio = factor(fitted[0], 1.5) / factor(fitted[0], -1.5)
     assert np.exp(1.5) / 1.6 < ratio < np.exp(1.5) * 1.6
 
 
@@ -66,8 +66,8 @@ def test_a_fitted_gp_has_it_in_its_predictions() -> None:
 def test_constant_noise_has_no_model_or_a_flat_one() -> None:
     flat = 0
     for seed in range(20):
-        found = fit_noise(*residuals(150, 3, seed))
-        flat += found is None or float(found[1].std()) < 0.15
+        fitted = fit_noise(*residuals(150, 3, seed))
+        flat += fitted is None or float(fitted[1].std()) < 0.15
     assert flat >= 17
 
 
@@ -119,8 +119,8 @@ def test_predictions_and_variances_far_from_the_rows_say_no_more() -> None:
 
 @pytest.mark.parametrize("n", [2, 3, 8])
 def test_few_rows_do_no_harm(n: int) -> None:
-    found = fit_noise(*residuals(n, 4, 0))
-    assert found is None or np.isfinite(found[1]).all()
+    fitted = fit_noise(*residuals(n, 4, 0))
+    assert fitted is None or np.isfinite(fitted[1]).all()
 
 
 def test_a_perfect_prediction_and_an_outlier_do_no_harm() -> None:

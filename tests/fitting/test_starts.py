@@ -138,9 +138,9 @@ def test_a_short_lengthscale_of_a_long_series_is_found(text):
     year = np.arange(320)
     phase = 2 * np.pi * year / 11 + 0.25 * rng.normal(size=320).cumsum()
     data = Dataset.from_arrays(year[:, None], np.cos(phase) + 0.1 * rng.normal(size=320))
-    found = [fit(text, data, random_state=seed) for seed in range(3)]
-    assert min(model.log_marginal_likelihood for model in found) > -220  # noise alone: -453
-    assert found[0].predict([[100.5]])[0] == pytest.approx(np.cos(phase[100:102].mean()), abs=0.5)
+    models = [fit(text, data, random_state=seed) for seed in range(3)]
+    assert min(model.log_marginal_likelihood for model in models) > -220  # noise alone: -453
+    assert models[0].predict([[100.5]])[0] == pytest.approx(np.cos(phase[100:102].mean()), abs=0.5)
 
 
 def test_a_season_on_a_trend_is_found_in_a_long_series():

@@ -39,20 +39,20 @@ def test_value_and_gradient_are_those_of_the_dense_likelihood(text: str, times: 
     is_free = torch.tensor(free)[torch.arange(kernel.size) % len(free)]
     is_free[-1] = True
     held = theta.masked_fill(is_free, torch.nan)
-    found = LagLikelihood(kernel, X, y, [True] * len(kernel.expression), held).evaluate(theta)
+    result = LagLikelihood(kernel, X, y, [True] * len(kernel.expression), held).evaluate(theta)
     value, gradient = Likelihood(kernel, X, y).value_and_gradient(theta)
-    assert found.value == pytest.approx(float(value), rel=1e-9)
-    np.testing.assert_allclose(found.gradient, gradient[is_free].numpy(), rtol=1e-4, atol=1e-5)
-    assert np.linalg.eigvalsh(found.curvature).min() > -1e-9
+    assert result.value == pytest.approx(float(value), rel=1e-9)
+    np.testing.assert_allclose(result.gradient, gradient[is_free].numpy(), rtol=1e-4, atol=1e-5)
+    assert np.linalg.eigvalsh(result.curvature).min() > -1e-9
 
 
 def test_words_that_see_other_columns_are_dense() -> None:
     kernel, X, y, theta = _case("Matern52 + Linear", "regular", columns=2)
     held = torch.full_like(theta, torch.nan)
-    found = LagLikelihood(kernel, X, y, [False, False], held).evaluate(theta)
+    result = LagLikelihood(kernel, X, y, [False, False], held).evaluate(theta)
     value, gradient = Likelihood(kernel, X, y).value_and_gradient(theta)
-    assert found.value == pytest.approx(float(value), rel=1e-9)
-    np.testing.assert_allclose(found.gradient, gradient.numpy(), rtol=1e-4, atol=1e-5)
+    assert result.value == pytest.approx(float(value), rel=1e-9)
+    np.testing.assert_allclose(result.gradient, gradient.numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_the_curvature_is_on_average_the_fisher_information() -> None:
@@ -60,12 +60,12 @@ def test_the_curvature_is_on_average_the_fisher_information() -> None:
     K = kernel.matrix(theta, X) + torch.diag(kernel.noise(theta, X))
     L, generator = torch.linalg.cholesky(K), torch.Generator().manual_seed(0)
     held = torch.full_like(theta, torch.nan)
-    found = []
+    result = []
     for _ in range(400):
         y = L @ torch.randn(len(X), generator=generator, dtype=torch.float64)
-        found.append(LagLikelihood(kernel, X, y, [True], held).evaluate(theta))
-    scores = np.array([one.gradient for one in found])
-    np.testing.assert_allclose(np.mean([one.curvature for one in found], 0), np.cov(scores.T), atol=0.15 * len(X) / 6)
+        result.append(LagLikelihood(kernel, X, y, [True], held).evaluate(theta))
+    scores = np.array([one.gradient for one in result])
+    np.testing.assert_allclose(np.mean([one.curvature for one in result], 0), np.cov(scores.T), atol=0.15 * len(X) / 6)
 
 
 def test_missing_rows_stay_on_the_grid_and_irregular_ones_have_none() -> None:

@@ -14,6 +14,7 @@ from kitt.kernels.priors import (
     PRESETS,
     Cauchy,
     Context,
+    Either,
     LogLogistic,
     LogNormal,
     Parameter,
@@ -29,7 +30,7 @@ def test_every_preset_covers_every_parameter(name: str) -> None:
     for parameter in Parameter:
         for context in CONTEXTS:
             distribution = preset(name).distribution(parameter, context)
-            assert isinstance(distribution, Cauchy if parameter.is_signed else LogNormal | LogLogistic)
+            assert isinstance(distribution, Cauchy if parameter.is_signed else LogNormal | LogLogistic | Either)
             sample = distribution.sample((50,), torch.Generator().manual_seed(0))
             assert sample.shape == (50,)
             assert sample.dtype == torch.float64

@@ -92,7 +92,7 @@ def test_the_list_describes_the_atlas() -> None:
 
 class Normal:
     def predict(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return X[:, 0], np.full(len(X), 4.0)
+        return X[:, 0], np.full(len(X), 2.0)
 
     def log_density(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         return norm.logpdf(y, X[:, 0], 2.0)
@@ -102,14 +102,14 @@ def test_distribution_scores_of_a_normal_prediction() -> None:
     random = np.random.default_rng(1)
     X = random.standard_normal((4000, 1))
     y = X[:, 0] + 2 * random.standard_normal(4000)
-    found = metrics.distribution_scores(FittedMethod(Normal(), 1, "", 0.0, 0.0), X, y)
+    measured = metrics.distribution_scores(FittedMethod(Normal(), 1, "", 0.0, 0.0), X, y)
     z = (y - X[:, 0]) / 2
     exact = 2 * np.mean(z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / math.sqrt(math.pi))  # Gneiting & Raftery
-    assert found["crps"] == pytest.approx(exact, rel=0.01)
-    assert found["nlpd"] == pytest.approx(-norm.logpdf(z).mean() + math.log(2))
-    assert found["mae"] == pytest.approx(2 * np.abs(z).mean())
+    assert measured["crps"] == pytest.approx(exact, rel=0.01)
+    assert measured["nlpd"] == pytest.approx(-norm.logpdf(z).mean() + math.log(2))
+    assert measured["mae"] == pytest.approx(2 * np.abs(z).mean())
     for share in (50, 90, 95):
-        assert found[f"coverage_{share}"] == pytest.approx(np.mean(np.abs(z) < norm.ppf(0.5 + share / 200)))
+        assert measured[f"coverage_{share}"] == pytest.approx(np.mean(np.abs(z) < norm.ppf(0.5 + share / 200)))
 
 
 def test_captions_are_replaced() -> None:
@@ -129,13 +129,14 @@ def test_captions_are_replaced() -> None:
 
 @pytest.mark.parametrize("name", ["kitt-captions", "kitt-one"])
 def test_captions_do_not_grow(name: str) -> None:
-    """The target is a line and a small wave, which `kitt` describes by a sum that no caption is."""
+    """The target is a line, a small wave and some noise, which `kitt` describes by a sum that no caption is."""
     x = np.linspace(-1, 1, 320)
-    data = Dataset.from_arrays(x[:, None], 3 * x + 0.3 * np.sin(25 * x))
-    found = {tried: method(tried).fit(data, 0).details for tried in ("kitt", name)}
+    y = 3 * x + 0.3 * np.sin(25 * x) + 0.1 * np.random.default_rng(0).normal(size=320)
+    data = Dataset.from_arrays(x[:, None], y)
+    measured = {tried: method(tried).fit(data, 0).details for tried in ("kitt", name)}
     sums = {
         tried: {m["expression"].removesuffix(" + Linear*White") for m in details["models"]} - {*details["captions"]}
-        for tried, details in found.items()
+        for tried, details in measured.items()
     }
     assert any("+" in text for text in sums["kitt"])
     assert not any("+" in text for text in sums[name])
@@ -155,14 +156,14 @@ def test_the_network_is_not_asked_where_captions_are_given(monkeypatch: pytest.M
 
 def test_lines_of_cells(folder: Path) -> None:
     (cell, *_) = atlas.atlas_cells(atlas.sources(folder), [1], [Spec("rbf-ard")], 30)
-    found = measure(cell)
-    assert found["status"] == "ok", found
-    assert found["key"]["rows"] == "30"
-    result = found["result"]
+    measured = measure(cell)
+    assert measured["status"] == "ok", measured
+    assert measured["key"]["rows"] == "30"
+    result = measured["result"]
     assert (result["n_train"], result["n_test"]) == (30, 30)
     parts = result["fit_cpu_seconds"] + result["predict_cpu_seconds"]
     assert result["cpu_seconds"] == pytest.approx(parts)
-    assert found["versions"]["commit"] is not None
+    assert measured["versions"]["commit"] is not None
 
 
 def test_a_limit_takes_the_first_tables_of_the_protocol(folder: Path, tmp_path: Path) -> None:

@@ -78,9 +78,9 @@ def test_missing_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.skipif(not (SHARED / "uci").is_dir(), reason="the UCI tables are not at hand")
 def test_the_manifest_describes_the_tables() -> None:
-    found = sources(data_directory(SHARED))
-    assert [source.name for source in found] == [known.name for known in datasets.manifest("uci")]
-    for source, known in zip(found, datasets.manifest("uci"), strict=True):
+    tables = sources(data_directory(SHARED))
+    assert [source.name for source in tables] == [known.name for known in datasets.manifest("uci")]
+    for source, known in zip(tables, datasets.manifest("uci"), strict=True):
         assert source.load().X.shape == (known.rows, known.columns)
     wine = sources(data_directory(SHARED), ["wine"])[0].load()
     shares = [split(wine, "paper", number).is_copy.mean() for number in range(10)]

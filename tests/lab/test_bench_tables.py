@@ -59,14 +59,14 @@ def test_score_grid(canned: list[Line], tmp_path: Path) -> None:
     elsewhere = [line for line in canned if line["key"]["table"] == "boston"]
     assert "paper: rbf-ard" not in tables.score_grid(elsewhere, "nlpd", tables.paper_columns(tmp_path, "nlpd.csv")).head
     targets = tables.targets_grid(canned, {"nlpd": tables.paper_columns(tmp_path, "nlpd.csv")})
-    found = {row[0]: row[1:] for row in targets.rows}
-    assert found["nlpd: mean below that of rbf-ard"] == ("3", "3", "")
-    assert found["nlpd: within a standard error of rbf-shifted-noise"] == (
+    selected = {row[0]: row[1:] for row in targets.rows}
+    assert selected["nlpd: mean below that of rbf-ard"] == ("3", "3", "")
+    assert selected["nlpd: within a standard error of rbf-shifted-noise"] == (
         "0",
         "3",
         "yacht, wine without copies, boston",
     )
-    assert found["nlpd: within or below paper: rbf-ard"] == ("0", "1", "yacht")
+    assert selected["nlpd: within or below paper: rbf-ard"] == ("0", "1", "yacht")
 
 
 def test_comparisons(canned: list[Line]) -> None:
@@ -106,9 +106,9 @@ def test_seeds_and_rules_of_splitting_are_kept_apart(canned: list[Line]) -> None
 
 def test_some_methods_in_their_order(canned: list[Line]) -> None:
     alone = {"key": {"bench": "latency", "table": "yacht", "head": "decoder"}, "status": "ok", "result": {}}
-    found = scores.of_methods([*canned, alone], ["tree-search", "kitt"])
-    assert found[0] == alone
-    assert list(dict.fromkeys(line["key"]["method"] for line in found[1:])) == ["tree-search", "kitt"]
+    selected = scores.of_methods([*canned, alone], ["tree-search", "kitt"])
+    assert selected[0] == alone
+    assert list(dict.fromkeys(line["key"]["method"] for line in selected[1:])) == ["tree-search", "kitt"]
     with pytest.raises(InvalidInputError, match="no lines of nkn: there are some of rbf-ard, kitt"):
         scores.of_methods(canned, ["kitt", "nkn"])
 

@@ -34,8 +34,8 @@ def test_capture() -> None:
         *capture_lines("poor", {"Linear": 1.0, "RBF": -2.0}, ["RBF", "Cosine", "Periodic"], {"RBF": 1.0}),
         *capture_lines("none", {"RBF": -0.4, "Linear": 0.02}, ["RBF", "Linear", "Cosine"], {"Linear": 1.0}),
     ]
-    found = {row.who: row for row in capture.capture_table(capture.cases(lines, 200, "net"))}
-    first, verified, hindsight = (found[who] for who in list(capture.CHOICES)[:3])
+    by_row = {row.who: row for row in capture.capture_table(capture.cases(lines, 200, "net"))}
+    first, verified, hindsight = (by_row[who] for who in list(capture.CHOICES)[:3])
     assert (first.tables, first.others) == (2, 1)
     assert first.share == pytest.approx((0.5 - 1.0) / 2)  # one nat is the most that a table counts, lost or gained
     assert first.elsewhere == pytest.approx(0.4)
@@ -43,9 +43,9 @@ def test_capture() -> None:
     assert verified.share == pytest.approx((1.0 - 1.0) / 2)
     assert verified.elsewhere == pytest.approx(-0.02)
     assert hindsight.share == pytest.approx((1.0 + 0.0) / 2)
-    everywhere = found["RBF always"]
+    everywhere = by_row["RBF always"]
     assert everywhere.share == pytest.approx(first.share)
-    chance = found["a random word, on average"]
+    chance = by_row["a random word, on average"]
     assert chance.share == pytest.approx((3.5 - 1.0) / len(WORDS) / 2)
     assert capture.capture_table(capture.cases(lines, 200, "another")) == []
     assert "(2 tables, and 1 others)" in capture.capture_grid(lines, 200, "net").title
@@ -63,9 +63,9 @@ def test_a_caption_that_could_not_be_fitted() -> None:
 def test_the_design_of_capture(folder: Path) -> None:
     train, test = atlas.split(atlas.sources(folder)[0], 200, 0)
     words = [parse(text) for text in ("RBF", "Linear*White", "RBF + Linear")]
-    found = capture.judged(train, test, words, {}, 0)
-    assert list(found["nlpd"]) == list(found["bic"]) == ["RBF", "Linear*White", "RBF + Linear"]
-    assert found["nlpd"]["RBF"] < np.log(test.y.std()) + 1.4  # better than a constant
+    by_row = capture.judged(train, test, words, {}, 0)
+    assert list(by_row["nlpd"]) == list(by_row["bic"]) == ["RBF", "Linear*White", "RBF + Linear"]
+    assert by_row["nlpd"]["RBF"] < np.log(test.y.std()) + 1.4  # better than a constant
     far = Dataset.from_arrays(test.X, np.where(np.arange(test.n) == 0, 100.0, test.y))
     components = [capture.Component(np.zeros(train.n), np.full(test.n, -1e4), 0.0)]
     tail = capture.mixture_nlpd(components, train, far)

@@ -43,9 +43,9 @@ def test_claims_are_counted() -> None:
 
 def test_a_table_is_explained() -> None:
     """One table of noise in fifty seems to have a signal; that is the check's own rate."""
-    found = [claims.claim("noise", table) for table in (3, 4, 6)]
-    assert sum((each["explained"], each["periods"]) == (0.0, []) for each in found) >= 2
-    assert sum("explain nothing of" in each["text"] for each in found) >= 2
+    judged = [claims.claim("noise", table) for table in (3, 4, 6)]
+    assert sum((each["explained"], each["periods"]) == (0.0, []) for each in judged) >= 2
+    assert sum("explain nothing of" in each["text"] for each in judged) >= 2
 
 
 def test_properties_are_judged_in_hindsight(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,8 +63,8 @@ def test_properties_are_judged_in_hindsight(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(calibration, "split", lambda *_: (rows, rows))
     key = {"bench": "capture", "what": "words", "table": "t", "split": 0, "rows": 200}
     line = {"key": key, "status": "ok", "result": {"nlpd": {"RBF": 1.0, "RBF*Periodic": 1.005, "Matern12": 2.0}}}
-    found = {r["property"]: r for r in calibration.hindsight([line], [SimpleNamespace(name="t")])}
-    assert (found["smooth"]["tables"], found["smooth"]["in the best word"]) == (1, 1)
-    assert (found["repeats"]["in the best word"], found["repeats"]["in one within 0.01 nats"]) == (0, 1)
-    assert found["rough"]["tables"] == 0
-    assert "noise changes" not in found
+    judged = {r["property"]: r for r in calibration.hindsight([line], [SimpleNamespace(name="t")])}
+    assert (judged["smooth"]["tables"], judged["smooth"]["in the best word"]) == (1, 1)
+    assert (judged["repeats"]["in the best word"], judged["repeats"]["in one within 0.01 nats"]) == (0, 1)
+    assert judged["rough"]["tables"] == 0
+    assert "noise changes" not in judged

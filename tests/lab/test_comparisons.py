@@ -84,8 +84,8 @@ def test_splits_are_averaged_within_a_table() -> None:
 def test_cpu_is_that_of_the_tables_compared() -> None:
     slow = [line(f"u{i}", name, 1.0, cpu_seconds=s) for i in range(20) for name, s in (("kitt", 50.0), ("botorch", 1))]
     old = [line(f"t{i}", "kitt", 2.0, commit="bbb") for i in range(20)]
-    found = {c.method: c for c in comparisons.comparisons([*lines_of(), *slow], "200", "kitt", old)}
-    assert (found["kitt"].tables, found["kitt"].timed, found["kitt"].cpu) == (20, 20, pytest.approx(4.0))
+    by_method = {c.method: c for c in comparisons.comparisons([*lines_of(), *slow], "200", "kitt", old)}
+    assert (by_method["kitt"].tables, by_method["kitt"].timed, by_method["kitt"].cpu) == (20, 20, pytest.approx(4.0))
     lines = [entry for entry in lines_of() if entry["key"]["method"] == "kitt" or entry["key"]["table"] in ("t0", "t1")]
     (grid,) = comparisons.comparison_grids(lines, "kitt")
     assert grid.rows[-1][-1] == "4.00, 4.00 (2 tables)"
@@ -98,8 +98,8 @@ def test_a_method_that_always_failed_is_listed() -> None:
 
 def test_against_lines_of_another_commit() -> None:
     old = [line(f"t{i}", "kitt", 2.0, commit="bbb") for i in range(20)]
-    found = {c.method: c for c in comparisons.comparisons(lines_of(), "200", "kitt", old)}
-    assert found["botorch"].mean == pytest.approx(-1.0)
+    by_method = {c.method: c for c in comparisons.comparisons(lines_of(), "200", "kitt", old)}
+    assert by_method["botorch"].mean == pytest.approx(-1.0)
     assert mixed_commits(lines_of()) == ""
     assert mixed_commits([*lines_of(), *old]) == (
         "The lines read for this table come from 2 commits: aaa (41 lines), bbb (20 lines)."

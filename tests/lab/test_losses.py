@@ -90,13 +90,13 @@ def test_a_folder_without_tables_is_an_error(tmp_path: Path) -> None:
 
 def test_a_file_has_every_word_with_changing_noise_and_some_sums(corpus: Path) -> None:
     record = losses.Record.read(losses.files(corpus)[0])
-    found = set(record.expressions)
-    assert {str(word) for word in WORDS} <= found
-    assert {f"{word} + Linear*White" for word in WORDS if not word.is_noise} <= found
-    sums = [text for text in found if "+" in text and "Linear*White" not in text]
+    expressions = set(record.expressions)
+    assert {str(word) for word in WORDS} <= expressions
+    assert {f"{word} + Linear*White" for word in WORDS if not word.is_noise} <= expressions
+    sums = [text for text in expressions if "+" in text and "Linear*White" not in text]
     assert sums
     assert all(len(parse(text).words) == 2 for text in sums)
-    assert {f"{text} + Linear*White" for text in sums} <= found  # in the same design as words
+    assert {f"{text} + Linear*White" for text in sums} <= expressions  # in the same design as words
     F, N, M = len(record.expressions), len(record.y), len(record.test_targets)
     assert record.loo_mean.shape == record.loo_variance.shape == (F, N)
     assert record.mean.shape == record.variance.shape == (F, M)

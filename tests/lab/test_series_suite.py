@@ -32,16 +32,16 @@ def test_series(folder: Path, tmp_path: Path) -> None:
     arguments = ["atlas", "--kind", "series", "--data", str(folder), "--jobs", "0", "--out", str(out)]
     arguments += ["--methods", "seasonal-naive,rbf-ard"]
     run(*arguments)
-    found = read(out)
-    assert [entry["status"] for entry in found] == ["ok"] * 4
-    assert all(entry["result"]["n_test"] == 10 for entry in found)
+    entries = read(out)
+    assert [entry["status"] for entry in entries] == ["ok"] * 4
+    assert all(entry["result"]["n_test"] == 10 for entry in entries)
     table = run("table", str(out), "--kind", "series")
     assert "| seasonal-naive | 2 | 1.000 (1.000 to 1.000) | 0% | +0.000 (+0.000 to +0.000) | +0.000 |" in table
     against = {run(*asked, "--reference", "rbf-ard") for asked in (("table", str(out), "--kind", "series"), arguments)}
     assert all("rbf-ard" in text and "MAE over that of rbf-ard" in " ".join(text.split()) for text in against)
     assert "| rbf-ard | 2 | 1.000 (1.000 to 1.000) |" in against.pop() + against.pop()
     with pytest.raises(InvalidInputError, match="no lines of the reference 'theta': there are some of seasonal-naive"):
-        series.series_grid(found, "theta")
+        series.series_grid(entries, "theta")
 
 
 def test_forecasts_of_rivals_become_lines(folder: Path) -> None:
@@ -50,13 +50,13 @@ def test_forecasts_of_rivals_become_lines(folder: Path) -> None:
     assert (asked["period"], asked["steps"], len(asked["y"])) == (12, 10, 40)
     test = series.split(source)[1].y
     forecast = {"method": "theta", "mean": test.tolist(), "low": (test - 1).tolist(), "high": (test + 1).tolist()}
-    found = series.rival_line(source, {**forecast, "cpu_seconds": 0.1}, {"commit": "aaa"})
-    result = found["result"]
+    entries = series.rival_line(source, {**forecast, "cpu_seconds": 0.1}, {"commit": "aaa"})
+    result = entries["result"]
     assert (result["mae"], result["coverage_90"]) == (0.0, 1.0)
     assert result["nlpd"] == pytest.approx(-norm.logpdf(0, 0, 1 / norm.ppf(0.95)))
     failed = series.rival_line(source, {"method": "theta", "error": "no"}, {})
     assert failed["status"] == "failed"
     naive = [measure(cell) for cell in series.series_cells([source], [Spec("seasonal-naive")])]
-    rows = series.series_grid([*naive, found, failed]).rows
+    rows = series.series_grid([*naive, entries, failed]).rows
     assert [row[0] for row in rows] == ["seasonal-naive", "theta"]
     assert rows[1][2:4] == ("", "100%")  # an error of 0 has no ratio, but is the lower one

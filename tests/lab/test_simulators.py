@@ -187,9 +187,9 @@ def test_settings_have_tables_of_their_own() -> None:
 def test_kitt_on_a_real_simulator() -> None:
     (source,) = atlas.sources(SIMULATORS, 30, names=["Ishigami"])
     (cell,) = simulators.simulator_cells([source], [0], [Spec("kitt", {"effort": "quick"})], simulators.Setting(30))
-    found = measure(cell)
-    assert found["status"] == "ok", found
-    assert (found["result"]["n_train"], found["result"]["n_test"], found["result"]["d"]) == (30, 400, 3)
+    measured = measure(cell)
+    assert measured["status"] == "ok", measured
+    assert (measured["result"]["n_train"], measured["result"]["n_test"], measured["result"]["d"]) == (30, 400, 3)
 
 
 # --- the tables of functions -----------------------------------------------------------------------------------------
@@ -270,10 +270,10 @@ def test_medians_stand_beside_the_published_ones(tmp_path: Path) -> None:
 
 
 def test_published_figures() -> None:
-    found = gpvspfn.published()
+    measured = gpvspfn.published()
     cells = {
         (name, gpvspfn.Setting(n, s).rule) for name in gpvspfn.FUNCTIONS for n in gpvspfn.SIZES for s in gpvspfn.NOISES
     }
-    assert all(own.keys() == cells for methods in found.values() for own in methods.values())
-    assert found["rrmse"]["TabPFN-2.5"]["griewank", "100 rows, noise 0.005"] == 0.512
-    assert found["nis"]["GP+"]["griewank", "400 rows, noise 0.05"] == 0.262
+    assert all(own.keys() == cells for methods in measured.values() for own in methods.values())
+    assert measured["rrmse"]["TabPFN-2.5"]["griewank", "100 rows, noise 0.005"] == 0.512
+    assert measured["nis"]["GP+"]["griewank", "400 rows, noise 0.05"] == 0.262

@@ -143,14 +143,14 @@ def test_losses_are_those_of_the_network() -> None:
     prompt, target = teacher_forcing(network_captions(batch, network), network)
     encodings = model.encode(batch.X, batch.y)
     log_p, logits = model.classify(encodings), model.decode(encodings, prompt)
-    found = losses(model, batch, SMOKE)
-    assert_close(found["word"], -log_p[range(12), batch.captions[:, 0]])
+    by_name = losses(model, batch, SMOKE)
+    assert_close(by_name["word"], -log_p[range(12), batch.captions[:, 0]])
     assert_close(
-        found["caption"].sum() / (target != network.pad).sum(),
+        by_name["caption"].sum() / (target != network.pad).sum(),
         cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=network.pad),
     )
     single = (batch.captions != PAD).sum(1) == 1
-    assert_close(losses(model, batch, replace(SMOKE, classify="single"))["word"], found["word"] * single)
+    assert_close(losses(model, batch, replace(SMOKE, classify="single"))["word"], by_name["word"] * single)
 
 
 def test_half_the_digits_change_the_losses_a_little() -> None:

@@ -70,24 +70,24 @@ def test_a_child_is_hardly_worse_than_its_parent_before_it_is_fitted(parent: str
 
 def test_it_finds_what_is_there() -> None:
     data = wave()
-    found = method("tree-search", **QUICK).fit(data, 0)
-    words = {str(word) for word in parse(found.kernel)}
+    searched = method("tree-search", **{**QUICK, "depth": 3, "patience": 2}).fit(data, 0)
+    words = {str(word) for word in parse(searched.kernel)}
     assert words & {"Cosine", "Periodic", "Linear*Cosine", "Linear*Periodic", "RBF*Cosine", "RBF*Periodic"}
     Z = np.linspace(-1.8, 1.8, 40)
-    mean, std = found.predict(Z[:, None])
+    mean, std = searched.predict(Z[:, None])
     assert np.sqrt(np.mean((mean - 1.5 * Z - np.sin(9 * Z)) ** 2)) < 0.1
     assert (std > 0).all()
-    assert found.details["levels"][0]["best"] in {str(w) for w in WORDS}
-    assert found.select_seconds > 0
+    assert searched.details["levels"][0]["best"] in {str(w) for w in WORDS}
+    assert searched.select_seconds > 0
 
 
 def test_base_kernels_on_columns() -> None:
     rng = np.random.default_rng(1)
     X = rng.uniform(-2, 2, (50, 3))
     data = Dataset.from_arrays(X, np.sin(2 * X[:, 1]) + 0.05 * rng.standard_normal(50), ["a", "b", "c"])
-    found = method("tree-search-columns", jobs=1, depth=1).fit(data, 0)
-    assert "(b)" in found.kernel
-    assert found.details["fitted"] > 12
+    searched = method("tree-search-columns", jobs=1, depth=1).fit(data, 0)
+    assert "(b)" in searched.kernel
+    assert searched.details["fitted"] > 12
 
 
 def test_sums_of_products() -> None:
@@ -102,11 +102,11 @@ def test_sums_of_products() -> None:
 
 
 def test_a_spent_budget_ends_the_search_with_the_first_base_kernel() -> None:
-    found = method("tree-search", jobs=1, seconds=1e-9, coarse_rows=60).fit(wave(), 0)  # spent before it begins
-    assert found.kernel == "RBF"
-    assert found.details["stopped"] == "time"
-    assert found.details["fitted"] == 1
-    assert len(found.details["levels"]) == 1
+    searched = method("tree-search", jobs=1, seconds=1e-9, coarse_rows=60).fit(wave(), 0)  # spent before it begins
+    assert searched.kernel == "RBF"
+    assert searched.details["stopped"] == "time"
+    assert searched.details["fitted"] == 1
+    assert len(searched.details["levels"]) == 1
 
 
 def test_levels_run_in_parallel() -> None:

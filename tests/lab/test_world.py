@@ -63,11 +63,11 @@ def test_real_inputs_come_from_the_tables(folder: str, n: int, d: int) -> None:
 
 def test_rows_of_a_table_stay_together_and_are_drawn_once(folder: str) -> None:
     rows = {tuple(row) for table in read_inputs(folder) if table.shape[1] == 2 for row in table.tolist()}
-    found = [
+    data_sets = [
         data_set for data_set in real_inputs(folder, 40, 60, 2, seeded()).tolist() if set(map(tuple, data_set)) <= rows
     ]
-    assert found
-    assert all(len(set(map(tuple, data_set))) == 60 for data_set in found)
+    assert data_sets
+    assert all(len(set(map(tuple, data_set))) == 60 for data_set in data_sets)
 
 
 def test_some_single_columns_are_equally_spaced_times(folder: str) -> None:

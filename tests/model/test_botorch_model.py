@@ -12,8 +12,9 @@ import torch
 import kitt
 from kitt.errors import InvalidInputError, PartialExportWarning
 from kitt.model.botorch.mixture import MixtureModel
+from kitt.model.components import Component
 from kitt.model.document import Model
-from kitt.model.mixture import Component, Mixture
+from kitt.model.mixture import Mixture
 from kitt.model.predictive import Tail
 from kitt.table.table import Table
 
@@ -35,13 +36,13 @@ def rows(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def model() -> Model:
-    """With everything that a mixture can have: two transforms, a noise model, spreads, a tail."""
+    """With everything that a mixture can have: two transforms, words of columns, a noise model, spreads, a tail."""
     data = kitt.Dataset.from_arrays(*rows(40, 0), names=["a", "b"])
     plain = Table.of(data)
     fits = (
         kitt.fit("RBF", plain, random_state=0),
         kitt.fit("Matern52", plain.warped(), random_state=0),
-        kitt.fit("Linear*Matern32 + White", plain, random_state=0),
+        kitt.fit("RBF(pairs) + Linear(x1)*Matern32 + White", plain, random_state=0),
     )
     assert fits[0].noise_model is not None
     entries = (Component(0, 0.3, True, 0.25), Component(0, 0.2, False, 4.0), Component(1, 0.3), Component(2, 0.2))
@@ -266,7 +267,15 @@ def test_noise_alone_has_a_gradient(model: Model) -> None:
 
 @pytest.mark.parametrize(
     "expression",
-    ["RBF", "Matern52 + Linear", "RBF*Periodic + White", "Linear*Matern12 + Cosine", "Matern32 + Linear*White"],
+    [
+        "RBF",
+        "Matern52 + Linear",
+        "RBF*Periodic + White",
+        "Linear*Matern12 + Cosine",
+        "Matern32 + Linear*White",
+        "RBF(pairs)",
+        "Matern52(all) + Linear(x2)*RBF(x1)",
+    ],
 )
 def test_a_single_kernel_is_fitted_already(expression: str) -> None:
     """The objective of `fit_gpytorch_mll` is KITT's, and stands at its maximum."""
@@ -295,11 +304,12 @@ def test_a_single_kernel_is_fitted_already(expression: str) -> None:
     assert ((after.mean - before.mean).abs() < 0.02 * before.variance.sqrt()).all()
 
 
-def test_a_single_kernel_can_be_conditioned_and_drawn(model: Model) -> None:
+@pytest.mark.parametrize("component", [0, 2])
+def test_a_single_kernel_can_be_conditioned_and_drawn(model: Model, component: int) -> None:
     from botorch.optim.utils import sample_all_priors
     from gpytorch.mlls import ExactMarginalLogLikelihood
 
-    single, X = model.to_botorch(single=True), points(2)
+    single, X = model.to_botorch(single=True, component=component), points(2)
     single.posterior(X)
     more = single.condition_on_observations(X, torch.full((2, 1), 100.0, dtype=torch.float64))
     assert more.posterior(X).mean.shape == (2, 1)

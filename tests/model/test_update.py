@@ -8,8 +8,9 @@ import pytest
 
 import kitt
 from kitt.errors import InvalidInputError
+from kitt.model.components import Component
 from kitt.model.document import Model
-from kitt.model.mixture import Component, Mixture
+from kitt.model.mixture import Mixture
 from kitt.model.predictive import Tail
 from kitt.table.table import Table
 

@@ -90,14 +90,14 @@ def test_waves_depend_neither_on_order_nor_on_sign_nor_on_the_batch(kind: str) -
         x = ((x - x.mean()) / x.std().clamp_min(1e-9)).float().view(1, -1, 1)
         y = (torch.randn(200, generator=g) + 0.5 * x[0, :, 0]).view(1, 1, -1)
         order = torch.randperm(200, generator=g)
-        found = wave_statistics(x, y)
+        statistics = wave_statistics(x, y)
         for again in (
             wave_statistics(x[:, order], y[..., order]),
             wave_statistics(-x, y),
             wave_statistics(x.expand(8, -1, -1), y.expand(8, -1, -1))[3:4],
         ):
-            assert torch.allclose(found, again, atol=0.1)
-        assert torch.allclose(found[..., :8], wave_statistics(x[:, order], y[..., order])[..., :8], atol=1e-3)
+            assert torch.allclose(statistics, again, atol=0.1)
+        assert torch.allclose(statistics[..., :8], wave_statistics(x[:, order], y[..., order])[..., :8], atol=1e-3)
 
 
 @pytest.mark.parametrize("n", [40, 60, 100, 200])
@@ -113,9 +113,9 @@ def test_of_several_waves_through_the_same_points_the_slowest_counts(n: int) -> 
 @pytest.mark.parametrize("n", [1, 2, 5, 8])
 def test_too_few_points_leave_everything_open(n: int) -> None:
     X, y = torch.randn(2, n, 3), torch.randn(2, 3, n)
-    found = wave_statistics(X, y)
-    assert found.isfinite().all()
-    assert (found[..., len(REGRESSIONS) - 3] == 0).all()  # as many regressors as points, or more
+    statistics = wave_statistics(X, y)
+    assert statistics.isfinite().all()
+    assert (statistics[..., len(REGRESSIONS) - 3] == 0).all()  # as many regressors as points, or more
 
 
 def test_waves_of_a_column_are_seen_beside_the_trends_of_others() -> None:
@@ -149,5 +149,5 @@ def test_probes_of_rows_that_are_nearly_equal_are_finite() -> None:
     X = torch.rand(3, 80, 2, generator=generator)
     X[1] = X[1, :1] + 1e-6 * X[1]
     t = prepare(X, torch.randn(3, 80, generator=generator))
-    found = probe(t, torch.full((3, 2), 1e-4), torch.zeros(3))
-    assert all(part.isfinite().all() for part in found)
+    statistics = probe(t, torch.full((3, 2), 1e-4), torch.zeros(3))
+    assert all(part.isfinite().all() for part in statistics)

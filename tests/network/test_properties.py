@@ -35,8 +35,8 @@ def counted(name: str, words: int) -> float:
 
 @pytest.mark.parametrize("name", ["repeats", "smooth", "nothing but noise"])
 def test_sums_of_two_words_are_exact(name: str) -> None:
-    found = {p.name: p.probability for p in properties(step, 2)}
-    assert found[name] == pytest.approx(counted(name, 2), abs=1e-9)
+    probabilities = {p.name: p.probability for p in properties(step, 2)}
+    assert probabilities[name] == pytest.approx(counted(name, 2), abs=1e-9)
 
 
 def test_a_sample_of_longer_captions_is_close() -> None:

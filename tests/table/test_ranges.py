@@ -23,9 +23,9 @@ def note(**columns: object) -> str:
     count = max((len(values) for values in columns.values() if isinstance(values, list)), default=3)
     usual = {"income": [200.0] * count, "when": ["2020-01-05"] * count, "kind": ["a"] * count}
     X, _ = ROWS.encoding.encode(pd.DataFrame(usual | columns))
-    found = far_rows_note(ROWS.encoding, X, ROWS.X)
-    assert len(found) <= 1
-    return "".join(found)
+    notes = far_rows_note(ROWS.encoding, X, ROWS.X)
+    assert len(notes) <= 1
+    return "".join(notes)
 
 
 def test_rows_within_half_a_range_have_no_note() -> None:

@@ -106,7 +106,7 @@ class _Unshifted(Objective):
 
 
 def _fit_unshifted(train: Dataset, config: FitConfig, seed: int) -> FittedMethod:
-    """As `fit` does it: the noise starts from the fit without it, first on some rows, then on all."""
+    """A fit as in `fit`: the changing noise starts from the fit without it, first on some rows, then on all."""
     started, table, clock = time.perf_counter(), Table.of(train), Clock.unlimited()
     coarse_fits = CoarseSolutions(table, config, seed)
     plain, few = Expression(_HETEROSCEDASTIC.words[:1]), coarse_fits.table

@@ -35,7 +35,7 @@ SHOWN = ("paper-64x4", "paper-64x1", "paper-256x2")
 def silent_probe(
     t: features.Tables, roughness: torch.Tensor, nugget: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """As many numbers as the probes give, all zero."""
+    """Zeros in place of the numbers that the probes give."""
     one = features.prepare(torch.zeros(1, 2, 1), torch.zeros(1, 2))
     column, whole = features.probe(one, torch.ones(1, 1), torch.ones(1))
     B, _, D = t.X.shape
@@ -55,7 +55,7 @@ def without_spectra(t: features.Tables) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def without_waves(X: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """As many numbers as the statistics of waves, all zero."""
+    """Zeros in place of the statistics of waves."""
     return X.new_zeros(*targets.shape[:2], waves.NUMBERS)
 
 

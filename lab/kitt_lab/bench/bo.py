@@ -187,12 +187,12 @@ def _runs(lines: Sequence[Line]) -> dict[str, dict[str, dict[int, float]]]:
 
 def _refuse_many_settings(keys: Sequence[Mapping[str, Any]]) -> None:
     """The tables distinguish noise from none only, and no budgets."""
-    for what, found in (
+    for what, values in (
         ("number of evaluations", {key["evaluations"] for key in keys}),
         ("level of noise, beside none", {key["noise"] for key in keys} - {0}),
     ):
-        if len(found) > 1:
-            told = ", ".join(f"{value:g}" for value in sorted(found))
+        if len(values) > 1:
+            told = ", ".join(f"{value:g}" for value in sorted(values))
             raise InvalidInputError(f"expected runs of one {what}, got {told}", "keep each in a file of its own")
 
 
@@ -227,10 +227,10 @@ def _cell(values: Mapping[int, float], others: Mapping[int, float], shared: Sequ
 
 def _function_gains(runs: Mapping[str, Mapping[str, Mapping[int, float]]], name: str, reference: str) -> list[float]:
     """The mean of `_log_gains` of each function, with and without noise together, because such runs are alike."""
-    found: dict[str, list[float]] = defaultdict(list)
+    by_function: dict[str, list[float]] = defaultdict(list)
     for function, methods in runs.items():
-        found[_without_noise(function)] += _log_gains({function: methods}, name, reference)
-    return [float(np.mean(gains)) for gains in found.values() if gains]
+        by_function[_without_noise(function)] += _log_gains({function: methods}, name, reference)
+    return [float(np.mean(gains)) for gains in by_function.values() if gains]
 
 
 def _without_noise(function: str) -> str:
@@ -276,10 +276,10 @@ def _rank_grid(runs: Mapping[str, Mapping[str, Mapping[int, float]]], names: Seq
 
 
 def _time_grid(lines: Sequence[Line], names: Sequence[str]) -> Grid:
-    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    seconds: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for line in lines:
         if line["status"] == "ok" and line["key"].get("bench") == "bo":
             result = line["result"]
-            found[line["key"]["method"]].append((result["model_seconds"], result["search_seconds"]))
-    rows = tuple((name, *(f"{np.median(part):.2f}" for part in zip(*found[name], strict=True))) for name in names)
+            seconds[line["key"]["method"]].append((result["model_seconds"], result["search_seconds"]))
+    rows = tuple((name, *(f"{np.median(part):.2f}" for part in zip(*seconds[name], strict=True))) for name in names)
     return Grid("Processor seconds per step, median over the runs", ("method", "model", "acquisition function"), rows)

@@ -39,18 +39,12 @@ ZERO = "Matern32"  # a kernel that can be chosen without the table
 PLAIN = ("RBF", "Matern52")
 
 
-@dataclass(frozen=True)
-class CaptureConfig:
-    """The design, as in the first measurement of capture; none of these numbers was tuned on it."""
-
-    parameter_price: float = 0.25  # nats, in stacking
-    tail_weight: float = 0.003  # at least, of a Student t of the standardised target alone
-    tail_degrees: float = 3.0
-    possible: float = 0.03  # nats per row that some word must gain for a table to count
-    cap: float = 1.0  # largest gain or loss of a table, nats per row
-
-
-CONFIG = CaptureConfig()
+# The design, as in the first measurement of capture; none of these numbers was tuned on it.
+PARAMETER_PRICE = 0.25  # nats, in stacking
+TAIL_WEIGHT = 0.003  # at least, of a Student t of the standardised target alone
+TAIL_DEGREES = 3.0
+POSSIBLE = 0.03  # nats per row that some word must gain for a table to count
+CAP = 1.0  # largest gain or loss of a table, nats per row
 
 
 # --- the cells -------------------------------------------------------------------------------------------------------
@@ -133,20 +127,20 @@ class Component:
 
     @classmethod
     def of(cls, model: GP, test: Dataset) -> Component:
-        price = CONFIG.parameter_price * model.parameter_count / model.rows
+        price = PARAMETER_PRICE * model.parameter_count / model.rows
         return cls(model.loo.log_density.numpy(), model.log_density(test.X, test.y), price)
 
 
 def mixture_nlpd(components: Sequence[Component], train: Dataset, test: Dataset) -> float:
     """NLPD of the stacked components and the tail, whose weight has a lower limit."""
     scaling = Standardiser.fit(train.X, train.y)
-    inside, outside = (student_t.logpdf(scaling.transform_y(y), CONFIG.tail_degrees) for y in (train.y, test.y))
+    inside, outside = (student_t.logpdf(scaling.transform_y(y), TAIL_DEGREES) for y in (train.y, test.y))
     tail = Component(inside, outside + scaling.log_density_offset, 0.0)
     every = [*components, tail]
     w = stacked(np.stack([c.left_out - c.price for c in every], 1))
-    if w[-1] < CONFIG.tail_weight:
-        w[:-1] *= (1 - CONFIG.tail_weight) / (1 - w[-1])
-        w[-1] = CONFIG.tail_weight
+    if w[-1] < TAIL_WEIGHT:
+        w[:-1] *= (1 - TAIL_WEIGHT) / (1 - w[-1])
+        w[-1] = TAIL_WEIGHT
     densities = np.stack([c.test for c, weight in zip(every, w, strict=True) if weight > 0], 1)
     return -float(np.mean(logsumexp(densities + np.log(w[w > 0]), axis=1)))
 
@@ -236,13 +230,13 @@ def captured(who: str, choose: Callable[[Case], float], cases_of: Mapping[str, S
     own = np.array([np.mean([case.nlpd[ZERO] - choose(case) for case in cases_of[name]]) for name in names])
 
     def share(rows: Any) -> float:
-        counted = rows[possible[rows] >= CONFIG.possible]
-        gained = np.clip(own[counted], -CONFIG.cap, CONFIG.cap).sum()
-        return float(gained / np.minimum(possible[counted], CONFIG.cap).sum()) if len(counted) else math.nan
+        counted = rows[possible[rows] >= POSSIBLE]
+        gained = np.clip(own[counted], -CAP, CAP).sum()
+        return float(gained / np.minimum(possible[counted], CAP).sum()) if len(counted) else math.nan
 
     def elsewhere(rows: Any) -> float:
-        others = rows[possible[rows] < CONFIG.possible]
-        return float(-np.clip(own[others], -CONFIG.cap, CONFIG.cap).mean()) if len(others) else math.nan
+        others = rows[possible[rows] < POSSIBLE]
+        return float(-np.clip(own[others], -CAP, CAP).mean()) if len(others) else math.nan
 
     every, worst = np.arange(len(names)), int(own.argmin())
     return Captured(
@@ -253,8 +247,8 @@ def captured(who: str, choose: Callable[[Case], float], cases_of: Mapping[str, S
         elsewhere_interval=bootstrap_interval(len(names), elsewhere),
         worst=-float(own[worst]),
         worst_table=names[worst],
-        tables=int((possible >= CONFIG.possible).sum()),
-        others=int((possible < CONFIG.possible).sum()),
+        tables=int((possible >= POSSIBLE).sum()),
+        others=int((possible < POSSIBLE).sum()),
     )
 
 
@@ -284,7 +278,7 @@ def capture_grid(lines: Iterable[Line], rows: int, model: str = "default") -> Gr
     counts = f"{table[0].tables} tables, and {table[0].others} others" if table else "no tables"
     title = (
         f"Capture at {rows} rows by the network '{model}': share of the gain over always {ZERO} that the best word has in "
-        f"hindsight, on tables with at least {CONFIG.possible} nats per row to gain ({counts}); mean loss elsewhere"
+        f"hindsight, on tables with at least {POSSIBLE} nats per row to gain ({counts}); mean loss elsewhere"
     )
     head = ("who chooses the first kernel", "capture (95 %)", "elsewhere (95 %)", "worst table")
     return Grid(title, head, tuple(map(_row, table)))

@@ -102,7 +102,7 @@ def summary(lines: Sequence[Line]) -> list[dict[str, Any]]:
 
 
 def _bias(kind: str, figure: str, tables: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, float]:
-    """Of the splits of each table."""
+    """The mean bias of a figure over the splits of each table, and its interval over tables."""
     bias = np.array([np.mean([r[kind][figure] - r["kept"][figure] for r in splits]) for splits in tables])
     low, high = bootstrap_interval(len(bias), lambda drawn: float(bias[drawn].mean()))
     return {

@@ -48,8 +48,8 @@ def _figure(columns: int, rows: int = 1, width: float = 4.2, height: float = 3.2
     return figure, list(np.atleast_1d(figure.subplots(rows, columns)).flat)
 
 
-def _need(found: Any, what: str) -> None:
-    if not found:
+def _need(drawn: Any, what: str) -> None:
+    if not drawn:
         raise InvalidInputError(f"the lines hold nothing to draw: expected some of {what}")
 
 
@@ -98,14 +98,14 @@ def _recovery_panel(ax: Axes, rows: Sequence[Mapping[str, Any]], x: str) -> None
 
 def reliability_figure(lines: Sequence[Line]) -> Figure:
     """How often the first choice is right, against the probability it was given."""
-    found = {f"{model}, {head}": bins for (model, _, head), bins in curves(lines).items()}
+    by_name = {f"{model}, {head}": bins for (model, _, head), bins in curves(lines).items()}
     for line in lines_of_networks(lines, "recovery"):
         name, bins = f"{line['key']['model']}, recovery", np.array(line["result"]["calibration"])
-        found[name] = found[name] + bins if name in found else bins
-    _need(found, "kitt bench calibration or kitt bench recovery")
+        by_name[name] = by_name[name] + bins if name in by_name else bins
+    _need(by_name, "kitt bench calibration or kitt bench recovery")
     figure, (ax,) = _figure(1)
     ax.plot([0, 1], [0, 1], color="0.7", linewidth=0.8)
-    for name, bins in found.items():
+    for name, bins in by_name.items():
         filled = bins[bins[:, 0] >= 10]
         label = f"{name}, error {calibration_error(bins):.3f}"
         ax.plot(filled[:, 1] / filled[:, 0], filled[:, 2] / filled[:, 0], "o-", ms=3, label=label)

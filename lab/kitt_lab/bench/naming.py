@@ -30,9 +30,9 @@ def parts(expression: Expression) -> tuple[bool, int]:
 
 
 KINDS: dict[str, Callable[[tuple[bool, int]], bool]] = {
-    "sine": lambda found: found == (False, 1),
-    "sine and trend": lambda found: found[0] and found[1] >= 1,
-    "two sines": lambda found: found[1] >= 2,
+    "sine": lambda named: named == (False, 1),
+    "sine and trend": lambda named: named[0] and named[1] >= 1,
+    "two sines": lambda named: named[1] >= 2,
 }
 
 
@@ -60,15 +60,15 @@ def main() -> None:
     print("| series | most probable caption | one of the three most probable | one of three | trend | repeats |")
     print("|---|---|---|---|---|---|")
     for kind, is_right in KINDS.items():
-        found = []
+        answers = []
         for seed in range(asked.count):
             y = series(kind, seed)
             X = np.arange(len(y), dtype=float)[:, None]
             likely, shown = (caption(X, y, network=network, ranking=how) for how in ("probability", "expected-loss"))
             named, also = ([is_right(parts(c.expression)) for c in captions] for captions in (likely, shown))
             beliefs = {each.name: each.probability for each in shown.properties}
-            found.append([named[0], any(named), any(also), beliefs["trend"], beliefs["repeats"]])
-        first, second, third, trend, repeats = np.mean(found, 0)
+            answers.append([named[0], any(named), any(also), beliefs["trend"], beliefs["repeats"]])
+        first, second, third, trend, repeats = np.mean(answers, 0)
         counts = " | ".join(f"{round(share * asked.count)} of {asked.count}" for share in (first, second, third))
         print(f"| {kind} | {counts} | {trend:.0%} | {repeats:.0%} |")
 

@@ -31,11 +31,11 @@ def of_methods(lines: Sequence[Line], methods: Sequence[str]) -> list[Line]:
     """The lines of some methods, in their order, behind those of none; a name stands for all settings."""
     of_none = [line for line in lines if "method" not in line["key"]]
     others = [line for line in lines if "method" in line["key"]]
-    found = [[line for line in others if name in (label(line["key"]), line["key"]["method"])] for name in methods]
-    if missing := [name for name, own in zip(methods, found, strict=True) if not own]:
+    by_method = [[line for line in others if name in (label(line["key"]), line["key"]["method"])] for name in methods]
+    if missing := [name for name, own in zip(methods, by_method, strict=True) if not own]:
         there = ", ".join(dict.fromkeys(label(line["key"]) for line in others))
         raise InvalidInputError(f"no lines of {', '.join(missing)}: there are some of {there or 'no method'}")
-    return [*of_none, *chain.from_iterable(found)]
+    return [*of_none, *chain.from_iterable(by_method)]
 
 
 def collect(lines: Iterable[Line], measure: str, variant: str | None = None) -> Scores:
@@ -60,10 +60,10 @@ def measured_lines(lines: Iterable[Line]) -> list[Line]:
     rules: dict[str, set[str]] = defaultdict(set)
     for line in done:
         rules[line["key"]["table"]].add(str(line["key"].get("rows")))
-    for table, found in rules.items():
-        if len(found) > 1:
+    for table, of_table in rules.items():
+        if len(of_table) > 1:
             raise InvalidInputError(
-                f"expected lines of one rule of splitting for each table, got {', '.join(sorted(found))} of '{table}'",
+                f"expected lines of one rule of splitting for each table, got {', '.join(sorted(of_table))} of '{table}'",
                 "choose one with --rule",
             )
     return done
@@ -83,7 +83,7 @@ def lines_of_networks(lines: Iterable[Line], bench: str) -> list[Line]:
     states: dict[str, set[str | None]] = defaultdict(set)
     for line in done:
         states[line["key"]["model"]].add(line["key"].get("network"))
-    if several := [model for model, found in states.items() if len(found) > 1]:
+    if several := [model for model, checkpoints in states.items() if len(checkpoints) > 1]:
         raise InvalidInputError(
             f"expected lines of one checkpoint of each name, got several of {', '.join(several)}",
             "keep those of each in a file of its own",
@@ -102,8 +102,8 @@ def failures(lines: Iterable[Line]) -> dict[tuple[str, str], int]:
 
 def mean_error(values: Iterable[float]) -> tuple[float, float, int]:
     """Mean, standard error (not a number for a single value), and how many."""
-    found = list(values)
-    return *mean_and_error(found), len(found)
+    numbers = list(values)
+    return *mean_and_error(numbers), len(numbers)
 
 
 def mean_interval(values: Iterable[float]) -> tuple[float, float]:
@@ -128,7 +128,10 @@ def paired(a: Mapping[Split, float], b: Mapping[Split, float]) -> list[float]:
 
 
 def selection_seconds(lines: Sequence[Line]) -> Scores:
-    """Of methods, of the network alone (lines of `latency`), of all 34 words (lines of `words` with default settings)."""
+    """The seconds of selection: of methods, of the network alone, and of all 34 words.
+
+    Those of the network are lines of `latency`, those of the words lines of `words` with default settings.
+    """
     scores = collect(lines, "select_seconds")
     out: Scores = {m: s for m, s in scores.items() if any(v > 0 for splits in s.values() for v in splits.values())}
     fits: dict[str, dict[Split, list[float]]] = defaultdict(lambda: defaultdict(list))

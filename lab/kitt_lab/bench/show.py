@@ -35,35 +35,35 @@ def sources_of(data: Path | None, tables: str | None, suite: str = "uci") -> lis
 
 def splits_of(text: str) -> list[int]:
     """0,3-5 -> [0, 3, 4, 5]"""
-    found: list[int] = []
+    splits: list[int] = []
     try:
         for part in names_of(text) or []:
             first, _, last = part.partition("-")
-            found += range(int(first), int(last or first) + 1)
+            splits += range(int(first), int(last or first) + 1)
     except ValueError:
-        found = []
-    if not found:
+        splits = []
+    if not splits:
         raise InvalidInputError(f"expected numbers of splits, such as 0 or 0,1,5 or 3-9, got '{text}'")
-    return found
+    return splits
 
 
 def numbers_of(text: str, what: str, number: Callable[[str], N]) -> list[N]:
     """0,0.05 -> [0.0, 0.05], or whole numbers, as `number` reads them; at least one, and none negative."""
     try:
-        found = [number(part) for part in names_of(text) or []]
+        numbers = [number(part) for part in names_of(text) or []]
     except ValueError:
-        found = []
-    if not found or not all(0 <= value < math.inf for value in found):
+        numbers = []
+    if not numbers or not all(0 <= value < math.inf for value in numbers):
         raise InvalidInputError(f"expected {what}, separated by commas, got '{text}'")
-    return found
+    return numbers
 
 
 def some_names(text: str, what: str) -> list[str]:
     """The names of a text, of which there must be some."""
-    found = names_of(text)
-    if not found:
+    names = names_of(text)
+    if not names:
         raise InvalidInputError(f"expected {what}, separated by commas, got '{text}'")
-    return found
+    return names
 
 
 def names_of(text: str | None) -> list[str] | None:

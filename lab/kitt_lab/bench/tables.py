@@ -170,8 +170,11 @@ def compare(
     a: Mapping[str, Mapping[Split, float]], b: Mapping[str, Mapping[Split, float]], tables: Sequence[str]
 ) -> Any:
     """Tables that `a` wins, draws (see `verdict`) and loses, and Wilcoxon's p."""
-    found = [differences for t in tables if (differences := paired(a.get(t, {}), b.get(t, {})))]
-    signs, means = [verdict(differences) for differences in found], [np.mean(differences) for differences in found]
+    by_table = [differences for t in tables if (differences := paired(a.get(t, {}), b.get(t, {})))]
+    signs, means = (
+        [verdict(differences) for differences in by_table],
+        [np.mean(differences) for differences in by_table],
+    )
     p = float(wilcoxon(means).pvalue) if len(means) > 1 and any(means) else math.nan
     return signs.count(-1), signs.count(0), signs.count(1), p
 
@@ -228,9 +231,9 @@ def strategies_grid(lines: Sequence[Line], paper: Published | None = None, measu
 
 
 def _last(lines: Sequence[Line], measure: str, variant: str | None = None) -> dict[str, dict[Split, float]]:
-    """Of one method by table and split, whatever its settings; of several settings, the last."""
-    found = collect(lines, measure, variant)
-    return list(found.values())[-1] if found else {}
+    """The scores of one method by table and split; where there are several settings, those of the last."""
+    scores = collect(lines, measure, variant)
+    return list(scores.values())[-1] if scores else {}
 
 
 def cpu_grid(lines: Sequence[Line]) -> Grid:

@@ -75,6 +75,6 @@ class FabricProcesses:
 
 
 def processes() -> Processes:
-    """As many as torchrun has started."""
+    """The processes that torchrun has started, or this one alone."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     return FabricProcesses(world) if world > 1 else OneProcess()

@@ -79,9 +79,9 @@ class RunFolder:
             except Exception as error:  # torch.load may raise anything for a file of another kind
                 problems.append(f"{path} cannot be read ({type(error).__name__}: {' '.join(str(error).split()):.80})")
                 continue
-            found = state.get("version", VERSION) if isinstance(state, dict) else None  # old states have no version
-            if found != VERSION:
-                raise CheckpointError(f"{path} is not a training state of version {VERSION}, but of version {found}")
+            version = state.get("version", VERSION) if isinstance(state, dict) else None  # old states have no version
+            if version != VERSION:
+                raise CheckpointError(f"{path} is not a training state of version {VERSION}, but of version {version}")
             if problems:
                 warnings.warn(f"{problems[0]}: going on from {path}, saved at step {state['step']}", stacklevel=2)
             return state

@@ -1,15 +1,16 @@
 """Fitted kernels for other libraries: live objects, and source text that runs without this package.
 
-There is one module per library, and all of them define the same names: one per primitive, `scale`, the two noise words,
-`gp` and `predict`. A fitted kernel is therefore one expression in these names, the same for all libraries. `live` evaluates
-the expression in the module; `code` writes it below those definitions of the module that it uses.
+There is one module per library, and all of them define the same names: one per primitive, `scale`, `on` for words of chosen
+columns, `arranged` for words that act on columns, the two noise words, `gp` and `predict`. A fitted kernel is therefore one
+expression in these names, the same for all libraries. `live` evaluates the expression in the module; `code` writes it below
+those definitions of the module that it uses. Words that act on columns have KITT's own formulas, `kernels.arrangements`.
 """
 
 from __future__ import annotations
 
 import textwrap
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
@@ -19,7 +20,9 @@ import numpy as np
 
 from kitt.errors import InvalidInputError, MissingExtraError
 from kitt.export.source import Source
+from kitt.kernels.arrangements import COMBINATIONS
 from kitt.kernels.fitted_kernel import FittedKernel
+from kitt.kernels.grammar import Arrangement
 
 __all__ = ["LIBRARIES", "code", "gp", "live", "warn_of_small_units"]
 
@@ -111,7 +114,7 @@ def code(fitted: FittedKernel, library: str, standardised: bool = False, notes: 
     >>> [line for line in kitt.export.code(kernel, "sklearn").splitlines() if line.startswith("kernel =")]
     ['kernel = scale(rbf(lengthscale=[0.5]), variance=1.0)']
     """
-    facts, source = _library(library), Source.of(library)
+    facts, source = _library(library), Source.of(library).with_functions(_formulas(fitted).values())
     fitted = fitted if standardised else fitted.in_table_units()
     kernel = _kernel(fitted, source)
     dims = len(fitted.columns)
@@ -165,7 +168,7 @@ def live(fitted: FittedKernel, library: str, standardised: bool = False) -> Any:
     if not standardised:
         fitted = fitted.in_table_units()
         warn_of_small_units(fitted, library)
-    return eval(_kernel(fitted, Source.of(library)), vars(module))
+    return eval(_kernel(fitted, Source.of(library)), vars(module) | _formulas(fitted))
 
 
 def gp(fitted: FittedKernel, library: str, X: Any, y: Any) -> Any:
@@ -228,6 +231,13 @@ def _library(name: str) -> Library:
     return LIBRARIES[name]
 
 
+def _formulas(fitted: FittedKernel) -> dict[str, Callable[..., Any]]:
+    """The formulas of the words that act on columns, by their names."""
+    arranged = [word.arrangement for word in fitted.expression if word.arrangement is not Arrangement.JOINT]
+    formulas = [type(COMBINATIONS[arrangement]).formula for arrangement in arranged]
+    return {formula.__name__: formula for formula in formulas}
+
+
 def _kernel(fitted: FittedKernel, source: Source) -> str:
     """The sum, as an expression in the names that the files of all libraries have."""
     words = [_word(fitted, i) for i in range(len(fitted.expression))]
@@ -241,13 +251,21 @@ def _kernel(fitted: FittedKernel, source: Source) -> str:
 def _word(fitted: FittedKernel, index: int) -> str:
     word = fitted.expression.words[index]
     arguments: dict[int | None, list[str]] = {None: [], 0: [], 1: []}
-    for slot in fitted.kernel.slots:
-        if slot.word == index:
-            value = fitted.parameters[slot.name]
-            text = list(value) if isinstance(value, tuple) else value
-            arguments[slot.factor].append(f"{slot.parameter.value}={text}")
+    slots = [slot for slot in fitted.kernel.slots if slot.word == index]
+    for slot in slots:
+        value = fitted.parameters[slot.name]
+        text = list(value) if isinstance(value, tuple) else value
+        arguments[slot.factor].append(f"{slot.parameter.value}={text}")
     names = [factor.value.lower() for factor in word.factors]
+    if word.arrangement is not Arrangement.JOINT:
+        weights = [fitted.parameters[slot.name] for slot in slots if slot.factor is None]
+        formula = type(COMBINATIONS[word.arrangement]).formula.__name__
+        return f"arranged({formula}, {names[0]}, {', '.join(arguments[0])}, weights={weights})"
+    chosen = [list(own) or None for own in word.columns or ((), ())]
     if word.is_noise:
-        return f"{'_'.join(names)}({', '.join(arguments[0] + arguments[None])})"
-    product = " * ".join(f"{name}({', '.join(arguments[j])})" for j, name in enumerate(names))
+        own = [f"columns={chosen[0]}"] if arguments[0] and chosen[0] else []
+        return f"{'_'.join(names)}({', '.join(arguments[0] + arguments[None] + own)})"
+    factors = [f"{name}({', '.join(arguments[j])})" for j, name in enumerate(names)]
+    seen = [f"on({text}, {columns})" if columns else text for text, columns in zip(factors, chosen, strict=False)]
+    product = " * ".join(seen)
     return f"scale({product}, {arguments[None][0]})" if arguments[None] else product

@@ -12,6 +12,7 @@ from gpytorch.settings import fast_computations
 from kitt.export.gpytorch import (  # noqa: F401
     FixedMean,
     NoisySum,
+    arranged,
     cosine,
     gaussian,
     linear,
@@ -19,6 +20,7 @@ from kitt.export.gpytorch import (  # noqa: F401
     matern12,
     matern32,
     matern52,
+    on,
     periodic,
     rbf,
     scale,

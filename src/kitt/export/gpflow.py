@@ -67,8 +67,50 @@ class Cosine(Dot):
         return tf.concat([tf.cos(phase), tf.sin(phase)], -1)
 
 
+class Arranged(Kernel):
+    """A formula of functions of one column: g_d a radial kernel of column d, z_d = a_d g_d and a line."""
+
+    def __init__(
+        self,
+        formula: Any,
+        radial: Any,
+        lengthscale: Sequence[float],
+        amplitude: Sequence[float],
+        slope: Sequence[float],
+        shift: Sequence[float],
+        weights: Sequence[float],
+    ) -> None:
+        super().__init__()
+        self.formula = formula
+        self.radials = [radial([one]) for one in lengthscale]
+        self.lines = [Linear([v], [c]) for v, c in zip(slope, shift, strict=True)]
+        self.amplitude = Parameter(amplitude, transform=positive())
+        self.weights = Parameter(weights, transform=positive())
+
+    def combined(self, g: list[Any], lines: list[Any]) -> Any:
+        z = [a * k + line for a, k, line in zip(tf.unstack(self.amplitude), g, lines, strict=True)]
+        return self.formula(g, z, tf.unstack(self.weights))
+
+    def K(self, X: Any, X2: Any = None) -> Any:
+        columns = [(X[..., d : d + 1], None if X2 is None else X2[..., d : d + 1]) for d in range(len(self.lines))]
+        g = [k.K(*xs) for k, xs in zip(self.radials, columns, strict=True)]
+        return self.combined(g, [k.K(*xs) for k, xs in zip(self.lines, columns, strict=True)])
+
+    def K_diag(self, X: Any) -> Any:
+        columns = [X[..., d : d + 1] for d in range(len(self.lines))]
+        g = [k.K_diag(x) for k, x in zip(self.radials, columns, strict=True)]
+        return self.combined(g, [k.K_diag(x) for k, x in zip(self.lines, columns, strict=True)])
+
+
 linear = Linear
 cosine = Cosine
+arranged = Arranged
+
+
+def on(kernel: Kernel, columns: Sequence[int] | None) -> Kernel:
+    """The kernel of some columns, which are counted from 0; None: of all."""
+    kernel.active_dims = columns
+    return kernel
 
 
 def unit(kernel: Kernel) -> Kernel:
@@ -101,8 +143,8 @@ def white(variance: float) -> Kernel:
     return White(variance)
 
 
-def linear_white(slope: Sequence[float], shift: Sequence[float]) -> Kernel:
-    return Linear(slope, shift) * unit(White())
+def linear_white(slope: Sequence[float], shift: Sequence[float], columns: Sequence[int] | None = None) -> Kernel:
+    return on(Linear(slope, shift), columns) * unit(White())
 
 
 def scale(kernel: Kernel, variance: float) -> Kernel:

@@ -8,6 +8,7 @@ from functools import reduce
 from operator import add
 from typing import Any
 
+import equinox as eqx  # type: ignore[import-not-found]
 import jax
 import jax.numpy as jnp
 from gpjax import Dataset
@@ -86,8 +87,61 @@ class NoisySum(SumKernel):
         super().__init__(list(kernels), compute_engine=TermwiseComputation())
 
 
+class Arranged(AbstractKernel):
+    """A formula of functions of one column: g_d a radial kernel of column d, z_d = a_d g_d and a line."""
+
+    formula: Any = eqx.field(static=True)
+    radials: Any
+    lines: Any
+    amplitude: Any
+    weights: Any
+
+    def __init__(
+        self,
+        formula: Any,
+        radial: Any,
+        lengthscale: Sequence[float],
+        amplitude: Sequence[float],
+        slope: Sequence[float],
+        shift: Sequence[float],
+        weights: Sequence[float],
+    ) -> None:
+        self.formula = formula
+        self.radials = tuple(radial([one]) for one in lengthscale)
+        self.lines = tuple(Linear([v], [c]) for v, c in zip(slope, shift, strict=True))
+        self.amplitude = PositiveReal(array(amplitude))
+        self.weights = PositiveReal(array(weights))
+        super().__init__(n_dims=len(lengthscale))
+
+    def __call__(self, x: Any, y: Any) -> Any:
+        g = [k(x[d : d + 1], y[d : d + 1]) for d, k in enumerate(self.radials)]
+        lines = [k(x[d : d + 1], y[d : d + 1]) for d, k in enumerate(self.lines)]
+        z = [a * k + line for a, k, line in zip(val(self.amplitude), g, lines, strict=True)]
+        return self.formula(g, z, val(self.weights))
+
+
+class OnColumns(AbstractKernel):
+    """A kernel of some columns, which are counted from 0."""
+
+    base: AbstractKernel
+    columns: Any = eqx.field(static=True)
+
+    def __init__(self, base: AbstractKernel, columns: Sequence[int]) -> None:
+        self.base, self.columns = base, tuple(columns)
+        super().__init__()
+
+    def __call__(self, x: Any, y: Any) -> Any:
+        places = jnp.array(self.columns)
+        return self.base(x[places], y[places])
+
+
 linear = Linear
 cosine = Cosine
+arranged = Arranged
+
+
+def on(kernel: AbstractKernel, columns: Sequence[int] | None) -> AbstractKernel:
+    return kernel if columns is None else OnColumns(kernel, columns)
 
 
 def unit() -> Any:
@@ -123,8 +177,10 @@ def white(variance: float) -> AbstractKernel:
     return Noise(constant(variance))
 
 
-def linear_white(slope: Sequence[float], shift: Sequence[float]) -> AbstractKernel:
-    return Noise(Linear(slope, shift))
+def linear_white(
+    slope: Sequence[float], shift: Sequence[float], columns: Sequence[int] | None = None
+) -> AbstractKernel:
+    return Noise(on(Linear(slope, shift), columns))
 
 
 def scale(kernel: AbstractKernel, variance: float) -> AbstractKernel:

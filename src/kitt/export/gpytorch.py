@@ -108,8 +108,61 @@ class NoisySum(Kernel):
         return self(x1, x2, diag)
 
 
+class Arranged(Kernel):
+    """A formula of functions of one column: g_d a radial kernel of column d, z_d = a_d g_d and a line."""
+
+    def __init__(
+        self,
+        formula: Any,
+        radial: Any,
+        lengthscale: Sequence[float],
+        amplitude: Sequence[float],
+        slope: Sequence[float],
+        shift: Sequence[float],
+        weights: Sequence[float],
+    ) -> None:
+        super().__init__()
+        self.formula = formula
+        self.radials = torch.nn.ModuleList(radial([one]) for one in lengthscale)
+        self.lines = torch.nn.ModuleList(Linear([v], [c]) for v, c in zip(slope, shift, strict=True))
+        for name, values in (("raw_amplitude", amplitude), ("raw_weights", weights)):
+            self.register_parameter(name, torch.nn.Parameter(torch.zeros(len(values), dtype=torch.float64)))
+            self.register_constraint(name, Positive())
+        self.amplitude, self.weights = tensor(amplitude), tensor(weights)
+
+    @property
+    def amplitude(self) -> Tensor:
+        return self.raw_amplitude_constraint.transform(self.raw_amplitude)
+
+    @amplitude.setter
+    def amplitude(self, value: Tensor) -> None:
+        self.initialize(raw_amplitude=self.raw_amplitude_constraint.inverse_transform(value))
+
+    @property
+    def weights(self) -> Tensor:
+        return self.raw_weights_constraint.transform(self.raw_weights)
+
+    @weights.setter
+    def weights(self, value: Tensor) -> None:
+        self.initialize(raw_weights=self.raw_weights_constraint.inverse_transform(value))
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        columns = list(zip(x1.split(1, -1), x2.split(1, -1), strict=True))
+        g = [k.forward(a, b, diag=diag) for k, (a, b) in zip(self.radials, columns, strict=True)]
+        lines = [k.forward(a, b, diag=diag) for k, (a, b) in zip(self.lines, columns, strict=True)]
+        z = [a * k + line for a, k, line in zip(self.amplitude, g, lines, strict=True)]
+        return self.formula(g, z, self.weights)
+
+
 linear = Linear
 cosine = Cosine
+arranged = Arranged
+
+
+def on(kernel: Kernel, columns: Sequence[int] | None) -> Kernel:
+    """The kernel of some columns, which are counted from 0; None: of all."""
+    kernel.active_dims = None if columns is None else torch.tensor(columns)
+    return kernel
 
 
 def rbf(lengthscale: Sequence[float]) -> Kernel:
@@ -142,8 +195,8 @@ def white(variance: float) -> Kernel:
     return Noise(ConstantKernel().double().initialize(constant=tensor(variance)))
 
 
-def linear_white(slope: Sequence[float], shift: Sequence[float]) -> Kernel:
-    return Noise(Linear(slope, shift))
+def linear_white(slope: Sequence[float], shift: Sequence[float], columns: Sequence[int] | None = None) -> Kernel:
+    return Noise(on(Linear(slope, shift), columns))
 
 
 def scale(kernel: Kernel, variance: float) -> Kernel:

@@ -135,9 +135,118 @@ class Periodic(ColumnKernel):
         return K, [K[..., None] * sine**2 * inverse, K[..., None] * sine * np.cos(angle) * angle * inverse]
 
 
+class Arranged(ColumnKernel):
+    """A formula of functions of one column: g_d a radial kernel of column d, z_d = a_d g_d and a line.
+
+    The formula is linear in each weight and, for each column, in (g_d, z_d), from which its gradient follows.
+    """
+
+    names = ("lengthscale", "amplitude", "slope", "shift", "weights")
+    signed = ("shift",)
+
+    def __init__(
+        self,
+        formula: Any,
+        radial: Any,
+        lengthscale: Any,
+        amplitude: Any,
+        slope: Any,
+        shift: Any,
+        weights: Any,
+        lengthscale_bounds: Any = POSITIVE,
+        amplitude_bounds: Any = POSITIVE,
+        slope_bounds: Any = POSITIVE,
+        shift_bounds: Any = SIGNED,
+        weights_bounds: Any = POSITIVE,
+    ) -> None:
+        self.formula = formula
+        self.radial = radial
+        self.lengthscale = lengthscale
+        self.amplitude = amplitude
+        self.slope = slope
+        self.shift = shift
+        self.weights = weights
+        self.lengthscale_bounds = lengthscale_bounds
+        self.amplitude_bounds = amplitude_bounds
+        self.slope_bounds = slope_bounds
+        self.shift_bounds = shift_bounds
+        self.weights_bounds = weights_bounds
+
+    def value_and_gradient(self, X: np.ndarray, Y: np.ndarray, gradient: bool) -> tuple[np.ndarray, list[np.ndarray]]:
+        w, g, z, slopes = list(self.weights), [], [], []
+        columns = zip(X.T, Y.T, self.lengthscale, self.amplitude, self.slope, self.shift, strict=True)
+        for x, y, length, a, v, c in columns:
+            radial, line = self.radial([length]), Linear([v], [c])
+            k, by_length = radial(x[:, None], eval_gradient=True) if gradient else (radial(x[:, None], y[:, None]), 0)
+            straight, by_line = line.value_and_gradient(x[:, None], y[:, None], gradient)
+            g.append(k)
+            z.append(a * k + straight)
+            slopes.append([by_length, a * k, *by_line])
+        K = self.formula(g, z, w)
+        if not gradient:
+            return K, []
+        by_column: list[list[np.ndarray]] = [[], [], [], []]
+        for d, (by_length, by_amplitude, by_slope, by_shift) in enumerate(slopes):
+            none = self.formula([*g[:d], 0.0, *g[d + 1 :]], [*z[:d], 0.0, *z[d + 1 :]], w)
+            moved = [(by_length[..., 0], self.amplitude[d] * by_length[..., 0]), (0.0, by_amplitude)]
+            moved += [(0.0, by_slope[..., 0]), (0.0, by_shift[..., 0])]
+            for own, (by_g, by_z) in zip(by_column, moved, strict=True):
+                own.append(self.formula([*g[:d], by_g, *g[d + 1 :]], [*z[:d], by_z, *z[d + 1 :]], w) - none)
+        by_weight = [K - self.formula(g, z, [*w[:i], 0.0, *w[i + 1 :]]) for i in range(len(w))]
+        return K, [np.stack(parts, -1) for parts in (*by_column, by_weight)]
+
+    def diag(self, X: Any) -> np.ndarray:
+        X = np.atleast_2d(X)
+        columns = zip(X.T, self.amplitude, self.slope, self.shift, strict=True)
+        z = [a + Linear([v], [c]).diag(x[:, None]) for x, a, v, c in columns]
+        return self.formula([np.ones(len(X))] * len(z), z, list(self.weights))
+
+    def is_stationary(self) -> bool:
+        return False
+
+
+class OnColumns(Kernel):
+    """A kernel of some columns, which are counted from 0."""
+
+    def __init__(self, kernel: Kernel, columns: Sequence[int]) -> None:
+        self.kernel = kernel
+        self.columns = columns
+
+    def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
+        X = np.atleast_2d(X)[:, self.columns]
+        return self.kernel(X, None if Y is None else np.atleast_2d(Y)[:, self.columns], eval_gradient)
+
+    def diag(self, X: Any) -> np.ndarray:
+        return self.kernel.diag(np.atleast_2d(X)[:, self.columns])
+
+    def is_stationary(self) -> bool:
+        return self.kernel.is_stationary()
+
+    @property
+    def hyperparameters(self) -> list[Hyperparameter]:
+        return self.kernel.hyperparameters
+
+    @property
+    def theta(self) -> np.ndarray:
+        return self.kernel.theta
+
+    @theta.setter
+    def theta(self, theta: np.ndarray) -> None:
+        self.kernel.theta = theta
+
+    @property
+    def bounds(self) -> np.ndarray:
+        return self.kernel.bounds
+
+
 linear = Linear
 cosine = Cosine
 periodic = Periodic
+arranged = Arranged
+
+
+def on(kernel: Kernel, columns: Sequence[int] | None) -> Kernel:
+    return kernel if columns is None else OnColumns(kernel, columns)
 
 
 def rbf(lengthscale: Sequence[float]) -> Kernel:
@@ -160,8 +269,8 @@ def white(variance: float) -> Kernel:
     return WhiteKernel(variance, POSITIVE)
 
 
-def linear_white(slope: Sequence[float], shift: Sequence[float]) -> Kernel:
-    return Linear(slope, shift) * WhiteKernel(1.0, "fixed")
+def linear_white(slope: Sequence[float], shift: Sequence[float], columns: Sequence[int] | None = None) -> Kernel:
+    return on(Linear(slope, shift), columns) * WhiteKernel(1.0, "fixed")
 
 
 def scale(kernel: Kernel, variance: float) -> Kernel:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from importlib.resources import files
+from typing import Any
 
 _PACKAGE = __package__
 
@@ -35,6 +37,10 @@ class Source:
                 (name,) = [target.id for target in node.targets if isinstance(target, ast.Name)]
                 source.definitions[name] = str(ast.get_source_segment(text, node))
         return source
+
+    def with_functions(self, functions: Iterable[Callable[..., Any]]) -> Source:
+        """These definitions and those of functions that need nothing but what is imported here."""
+        return replace(self, definitions={f.__name__: inspect.getsource(f) for f in functions} | self.definitions)
 
     def needed_by(self, expression: str, preamble: str = "") -> str:
         """Imports, preamble, and the definitions that both and the expression use, in the order of the file."""

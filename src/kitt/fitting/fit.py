@@ -25,7 +25,7 @@ from kitt.fitting.noise import fit_noise, gain
 from kitt.fitting.objective import Objective
 from kitt.fitting.optimise import CoarseSolutions, Solution
 from kitt.kernels.fitted_kernel import FittedKernel
-from kitt.kernels.grammar import Expression, parse
+from kitt.kernels.grammar import Expression, Word, parse
 from kitt.kernels.kernel import Kernel
 from kitt.kernels.priors import NOISE_FLOOR, Parameter
 from kitt.kernels.sparse import choose_inducing
@@ -102,7 +102,7 @@ class Fitter:
         except UNFIT:
             return math.inf
 
-    def coarse_score(self, expression: Expression | str, with_noise_model: bool = True) -> float:
+    def coarse_score(self, expression: Expression | str) -> float:
         """The log evidence of an expression for the whole table, estimated from a few hundred of its rows, and what a noise
         model gains over constant noise."""
         words = _expression(expression).noise_last.words
@@ -113,13 +113,18 @@ class Fitter:
                 return -math.inf
             loo = self.coarse.leave_one_out(words)
             evidence = self.coarse.log_evidence(words, best, n)
-            if not with_noise_model:
-                return evidence
         except UNFIT:
             return -math.inf
         y, mean, variance = rows.y.numpy(), loo.mean.numpy(), loo.variance.numpy()
         noise = fit_noise(rows.X.numpy(), y, mean, variance)
         return evidence if noise is None else evidence + gain(noise[1], (y - mean) ** 2 / variance) * n / len(y)
+
+    def screening_score(self, word: Word) -> float:
+        """The log evidence of a hundred rows for a word, after a few steps of the optimiser."""
+        try:
+            return self.coarse.screen(word, self.clock)
+        except UNFIT:
+            return -math.inf
 
     def residual_table(self, expression: Expression) -> Table:
         """The rows of the coarse search with the leave-one-out residual of an expression as the target."""
@@ -194,6 +199,7 @@ def _fit(expression: Expression, table: Table, coarse: CoarseSolutions, start: T
         FittedKernel.from_theta(kernel.expression, theta, table.columns, table.target, table.standardiser),
         table.warp,
         log_prior=log_prior,
+        free_parameters=objective.free_parameters(solution.theta),
         gradient_norm=float(solution.gradient.abs().max()),
         evaluations=coarse.evaluations - before,
         seconds=began.spent,
@@ -254,7 +260,8 @@ def _warnings(
             continue
         for bound, word in ((objective.low, "short"), (objective.high, "long")):
             ends = (solution.theta - bound)[slot.slice].abs() < 1e-6
-            if at := [name for name, is_end in zip(table.columns, ends.tolist(), strict=True) if is_end]:
+            seen = [table.columns[d] for d in slot.columns]
+            if at := [name for name, is_end in zip(seen, ends.tolist(), strict=True) if is_end]:
                 yield f"{slot.name} is as {word} as it may be for {', '.join(at)}"
 
 

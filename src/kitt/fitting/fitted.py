@@ -21,6 +21,7 @@ class Fitted:
     kernel: FittedKernel  # words in decreasing order of their variance over the rows
     warp: Warp = IDENTITY  # transform of the standardised target, on whose scale the parameters are
     log_prior: float = 0.0  # log prior density of the parameters
+    free_parameters: float | None = None  # how many parameters the rows determine, and not the prior; None: all
     gradient_norm: float = 0.0  # largest component of the objective's gradient, where optimisation stopped
     evaluations: int = 0  # number of likelihoods with gradient that were computed, on some of the rows or on all
     seconds: float = 0.0

@@ -114,6 +114,11 @@ class GP:
         return self.fitted_kernel.kernel.size
 
     @property
+    def free_parameters(self) -> float:
+        """How many of the parameters the rows determine, and not the prior; all, for maximum likelihood."""
+        return float(self.parameter_count) if self.fitted.free_parameters is None else self.fitted.free_parameters
+
+    @property
     def rows(self) -> int:
         return len(self.y)
 
@@ -144,8 +149,8 @@ class GP:
 
     @property
     def bic(self) -> float:
-        """−2 log likelihood + p log n, p counting every parameter, noise included: lower is better."""
-        return -2 * self.log_marginal_likelihood + self.parameter_count * math.log(self.rows)
+        """−2 log likelihood + p log n, p the number of free parameters, noise included: lower is better."""
+        return -2 * self.log_marginal_likelihood + self.free_parameters * math.log(self.rows)
 
     @cached_property
     def loo_log_densities(self) -> FloatArray:
@@ -267,20 +272,22 @@ class GP:
         return variance if s is None else s.inverse_variance(variance)
 
 
-NODES = ndtri((np.arange(32) + 0.5) / 32)  # equally probable values of a standard normal, with its variance:
-NODES /= NODES.std()
+_NODES = ndtri((np.arange(32) + 0.5) / 32)  # equally probable values of a standard normal, with its variance:
+_NODES /= _NODES.std()
 
 
-def unwarped(warp: Warp, mean: FloatArray, variance: FloatArray) -> tuple[FloatArray, FloatArray]:
+def unwarped(warp: Warp, mean: Any, variance: Any, xp: Any = np) -> tuple[Any, Any]:
     """Mean and variance of the standardised target, given those of its normally distributed transform.
 
     They are averages over 32 equally probable values. So the extreme hundredths of the distribution, which the inverse
-    transform can map to arbitrarily large values, have no influence.
+    transform can map to arbitrarily large values, have no influence. All are arrays of the module `xp`, numpy or torch.
     """
     if warp.is_identity:
         return mean, variance
-    values = warp.inverse(mean[..., None] + np.sqrt(variance)[..., None] * NODES)
-    return values.mean(-1), values.var(-1)
+    with np.errstate(over="ignore"):
+        values = warp.inverse_in(xp, mean[..., None] + xp.sqrt(variance)[..., None] * xp.asarray(_NODES))
+    centre = values.mean(-1)
+    return centre, xp.square(values - centre[..., None]).mean(-1)
 
 
 def on_all_rows(

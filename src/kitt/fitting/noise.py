@@ -39,14 +39,17 @@ class NoiseModel:
     largest: float
     input_reach: float
 
-    def log_factor(self, Z: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
-        """g (M,) at standardised inputs (M, D) with the GP's predictive mean and variance (M,) there."""
-        F = _stacked(self.features_in(np, Z, mean, variance))
-        return np.clip(F @ np.array(self.coefficients), -self.largest, self.largest)
+    def log_factor(self, Z: Any, mean: Any, variance: Any, xp: Any = np) -> Any:
+        """g (..., M) at standardised inputs (..., M, D) with the GP's predictive mean and variance (..., M) there.
 
-    def features_in(self, xp: Any, Z: Any, mean: Any, variance: Any) -> tuple[Any, ...]:
-        """Inputs, prediction, its absolute value and log variance, all clipped; as arrays of a module, numpy or torch."""
-        return _features(xp, Z, mean, variance, self.prediction_range, self.log_variance, self.input_reach)
+        All are arrays of the module `xp`, numpy or torch; there may be several predictions at the same inputs.
+        """
+        b = xp.asarray(self.coefficients, dtype=xp.float64)
+        inputs, prediction, size, uncertainty = _features(
+            xp, Z, mean, variance, self.prediction_range, self.log_variance, self.input_reach
+        )
+        g = b[0] + inputs @ b[1:-3] + prediction * b[-3] + size * b[-2] + uncertainty * b[-1]
+        return xp.clip(g, -self.largest, self.largest)
 
     def to_dict(self) -> dict[str, Any]:
         return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}

@@ -67,12 +67,29 @@ class Objective:
 
         With very many parameters it is that in the prior alone.
         """
+        information = torch.diag(self._prior_information(theta) + _MIN_CURVATURE)
+        return information if len(theta) > DENSE_PARAMETERS else information + self._information_of(theta, rows)
+
+    def _prior_information(self, theta: Tensor) -> Tensor:
+        """The information (P,) on each parameter in the prior."""
+        return self.prior.score_and_curvature(theta)[1].clamp_min(0)
+
+    def _information_of(self, theta: Tensor, rows: int) -> Tensor:
+        """The Fisher information (P, P) in a number of rows like these, estimated from some."""
         X = self.table.X
-        information = torch.diag(self.prior.score_and_curvature(theta)[1].clamp_min(0) + _MIN_CURVATURE)
-        if len(theta) > DENSE_PARAMETERS:
-            return information
         some = X[torch.linspace(0, len(X) - 1, min(len(X), _FISHER_ROWS)).long()]
-        return information + fisher_information(self.kernel, theta, some) * (rows / len(some))
+        return fisher_information(self.kernel, theta, some) * (rows / len(some))
+
+    def free_parameters(self, theta: Tensor) -> float:
+        """How many of the parameters the rows determine, and not the prior: tr F (F + P)⁻¹, F and P the information in each.
+
+        Without a prior, and with very many parameters, all of them.
+        """
+        if not self.uses_prior or len(theta) > DENSE_PARAMETERS:
+            return float(len(theta))
+        rows = self._information_of(theta, len(self.table.y))
+        prior = torch.diag(self._prior_information(theta) + _MIN_CURVATURE)
+        return float(torch.linalg.solve(rows + prior, rows).trace())
 
     def inverse_curvature(self, theta: Tensor) -> Tensor:
         """An approximate inverse Hessian (P, P)."""

@@ -43,6 +43,7 @@ _FAR_WORSE = 1e3  # nats below the worst point so far, where there is no likelih
 _REFERENCE = parse("Matern52")
 _SCORED_ROWS = 100  # rows on which all draws and guesses are compared; set by hand
 _FIRST_STEPS = 5  # optimiser steps, on those rows, of the Matern52 that gives other starts; set by hand
+_SCREENING_STEPS = 10  # optimiser steps, on those rows, of each word that acts on columns; set by hand
 _COARSE_ITERATIONS = 30  # of the best start on some of the rows, its first iterations included; set by hand
 _STEEP_GRADIENT = 1.0  # with a larger entry of the gradient, twice as many iterations without gain; set by hand
 _COARSE_TOLERANCE = 10.0  # tolerance on some of the rows, in units of `FitConfig.tolerance`; set by hand
@@ -151,6 +152,7 @@ class CoarseSolutions:
         self.is_all = len(self.table.y) == len(table.y)
         self.few = self.table.rows(_SCORED_ROWS, generator)
         self.known: dict[Expression, list[Solution]] = {}
+        self._screened: dict[Word, Tensor] = {}  # parameters of words after a few steps on a hundred rows
         self._unfinished: set[Expression | None] = set()  # those, or None for the profile, that a deadline ended early
         self._profile: Profile | None = None
         self._profile_of = profile_of
@@ -220,6 +222,15 @@ class CoarseSolutions:
             self._note(expression, clock)
         return self.known[expression]
 
+    def screen(self, word: Word, clock: Clock) -> float:
+        """The log evidence of a hundred rows after a few steps there, from which a fit of the word will start."""
+        objective = Objective(Expression((word,)), self.few, self.guide)
+        guesses = objective.clamp(first(word, self.profile(clock)))
+        best = guesses[objective.scores(guesses, clock).argmax()]
+        solution = self._maximise(objective, best, _SCREENING_STEPS, self._coarse_tolerance, clock)
+        self._screened[word] = solution.theta
+        return objective.log_evidence(solution.theta, solution.value, len(self.few.y))
+
     def start(self, words: tuple[Word, ...], clock: Clock) -> Tensor:
         """The best parameters that are known before this expression is optimised on more than a hundred rows."""
         if known := self.known.get(Expression(words)):
@@ -253,6 +264,8 @@ class CoarseSolutions:
         """The best starts of an expression on a hundred rows, after some steps of an optimiser there."""
         if all(slot.factor is None for slot in objective.kernel.slots):  # only variances: one start is enough
             return self._middle(objective)
+        if len(words) == 1 and (screened := self._screened.get(words[0])) is not None:
+            return screened.unsqueeze(0)
         profile, generator = self.profile(clock), self.generator(objective.kernel.expression)
         if len(words) == 1:
             guesses = first(words[0], profile)

@@ -19,7 +19,7 @@ from scipy.special import ndtri, softmax
 from kitt.errors import InvalidInputError
 from kitt.fitting.gp import GP
 from kitt.forecasting.fit import Fit
-from kitt.model.mixture import Component
+from kitt.model.components import Component
 from kitt.model.predictive import Predictive, Tail
 from kitt.table.scaling import FloatArray
 

@@ -35,6 +35,8 @@ from kitt.table.scaling import FloatArray
 from kitt.table.table import Table
 
 _PLAIN = parse("RBF")
+IMPROBABLE_GROWTH = 1.2  # points relative to those at the last caption, before which improbable points do not count
+MANY_POINTS = 100  # from which one kernel is proposed, so that a step takes about the time of BoTorch's own fit
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,9 @@ class AdvisorConfig:
     """When the advisor does what. `kitt bench bo` has the regret and the seconds that these numbers give."""
 
     caption_growth: float = 2.0  # points relative to those at the last caption, from which the network runs again
-    caption_improbable: bool = True  # also run it when new points are improbable under the model
-    improbable_growth: float = 1.2  # points relative to those at the last caption, before which it does not
+    caption_improbable: bool = True  # also run it when new points are improbable under the model (`IMPROBABLE_GROWTH`)
     fit_growth: float = 1.05  # points relative to those at the last fit, from which parameters are fitted again
-    captions: int = 2  # kernels that the network proposes
-    many_points: int = 100  # from which it proposes one, so that the step takes about the time of BoTorch's own fit
+    captions: int = 2  # kernels that the network proposes, for fewer than `MANY_POINTS`
     max_iterations: int = 60  # of a fit
     whole: bool = True  # all kernels, weighted by BIC; otherwise only the best of them
 
@@ -172,7 +172,7 @@ class KernelAdvisor:
         except InvalidInputError as error:  # such as targets of which there is no logarithm
             return self._fit(rows, box, str(error))
         if improbable := [str(reason) for reason in model.refit_reasons if reason.kind == "improbable rows"]:
-            if self.config.caption_improbable and rows.n >= self.config.improbable_growth * state.captioned:
+            if self.config.caption_improbable and rows.n >= IMPROBABLE_GROWTH * state.captioned:
                 return self._caption(rows, box, improbable[0])
             return self._fit(rows, box, improbable[0])
         if rows.n >= self.config.fit_growth * state.fitted:
@@ -182,7 +182,7 @@ class KernelAdvisor:
 
     def _caption(self, rows: Dataset, box: FloatArray, reason: str) -> tuple[Action, str]:
         """Fit the kernels that the network proposes and an RBF, BoTorch's own; noise words are left out of them."""
-        count = self.config.captions if rows.n < self.config.many_points else 1
+        count = self.config.captions if rows.n < MANY_POINTS else 1
         captions = caption(rows.X, rows.y, count, check=False, random_state=self.random_state)
         named = [Expression(tuple(c.expression.signal)) for c in captions if c.expression.signal]
         wanted = {**dict.fromkeys(named, False), _PLAIN: True}

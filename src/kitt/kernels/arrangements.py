@@ -31,7 +31,7 @@ def sum_of_each(g: Sequence[Any], z: Sequence[Any], w: Sequence[Any]) -> Any:
 def sum_of_pairs(g: Sequence[Any], z: Sequence[Any], w: Sequence[Any]) -> Any:
     """Also one of each pair, and one of all columns: s + sum_d z_d + p sum_{d<e} z_d z_e + j prod_d g_d, w = (s, p, j)."""
     singles, pairs, joint = 0, 0, 1
-    for alone, one in zip(g, z):  # noqa: B905
+    for alone, one in zip(g, z, strict=True):
         singles, pairs, joint = singles + one, pairs + one * singles, joint * alone
     return w[0] + singles + w[1] * pairs + w[2] * joint
 

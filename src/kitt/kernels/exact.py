@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -230,6 +230,66 @@ def extended_factor(kernel: Kernel, theta: Tensor, X: Tensor, L: Tensor, Z: Tens
     return torch.cat([above, torch.cat([below, corner.expand(*batch, n, n)], -1)], -2)
 
 
+class Conditioned(Protocol):
+    """What the function of a GP that is conditioned on rows is computed from."""
+
+    @property
+    def kernel(self) -> Kernel: ...
+
+    @property
+    def theta(self) -> Tensor: ...
+
+    @property
+    def basis(self) -> Tensor:
+        """The points (N, D) whose covariances with a new point determine its mean: the rows, or inducing points."""
+        ...
+
+    @property
+    def alpha(self) -> Tensor:
+        """The weights (N,) of these covariances in the mean."""
+        ...
+
+    @property
+    def factors(self) -> tuple[Tensor, ...]:
+        """The Cholesky factor L of the covariance of the basis; of a sparse posterior also that of B.
+
+        A covariance k with the basis lowers the prior variance by |L⁻¹k|²; of a sparse posterior, |LB⁻¹L⁻¹k|² comes back.
+        """
+        ...
+
+
+def function_at(gp: Conditioned, Z: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean (..., M) and joint covariance (..., M, M) of the function at Z (..., M, D); autograd can differentiate both.
+
+    The basis has no batches, or they are broadcast with those of Z.
+    """
+    L, *more = gp.factors
+    if gp.basis.dim() > 2:
+        cross = gp.kernel.matrix(gp.theta, gp.basis, Z).mT  # (..., M, N)
+        rows = torch.linalg.solve_triangular(L, cross.mT, upper=False).mT
+    else:  # one system for all batches
+        flat = gp.kernel.matrix(gp.theta, gp.basis, Z.reshape(-1, Z.shape[-1]))
+        cross = flat.mT.reshape(*Z.shape[:-1], -1)
+        rows = torch.linalg.solve_triangular(L, flat, upper=False).mT.reshape(*Z.shape[:-1], -1)
+    covariance = gp.kernel.matrix(gp.theta, Z) - rows @ rows.mT
+    for factor in more:
+        again = torch.linalg.solve_triangular(factor, rows.mT, upper=False).mT
+        covariance = covariance + again @ again.mT
+    if not gp.kernel.expression.signal:  # noise alone: constant, but still a function of the points
+        cross = cross + 0 * Z.sum(-1, keepdim=True)
+    mean = (cross @ gp.alpha.unsqueeze(-1)).squeeze(-1)  # more than one where targets differ at the same points
+    return mean, covariance.expand(*mean.shape, mean.shape[-1])
+
+
+def covariance_at(gp: Conditioned, Z: Tensor, noisy: bool) -> Tensor:
+    """The joint covariance (..., M, M) at Z; `noisy` adds the variance of the observation noise there."""
+    with torch.no_grad():
+        covariance = function_at(gp, Z)[1]
+        if noisy:
+            covariance = covariance + torch.diag_embed(gp.kernel.noise(gp.theta, Z))
+        return 0.5 * (covariance + covariance.mT)
+
+
 def normal_log_density(y: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
     return -0.5 * ((y - mean) ** 2 / variance + np.log(variance) + LOG_2PI)
 
@@ -316,13 +376,7 @@ class ExactPosterior:
 
     def covariance(self, Z: Tensor, noisy: bool = True) -> Tensor:
         """Joint posterior covariance at new points, (..., M, M)."""
-        with torch.no_grad():
-            cross = self.kernel.matrix(self.theta, self.X, Z)
-            white = torch.linalg.solve_triangular(self.L, cross, upper=False)
-            covariance = self.kernel.matrix(self.theta, Z) - white.mT @ white
-            if noisy:
-                torch.diagonal(covariance, dim1=-2, dim2=-1).add_(self.kernel.noise(self.theta, Z))
-            return 0.5 * (covariance + covariance.mT)
+        return covariance_at(self, Z, noisy)
 
     def component(self, word: int, Z: Tensor) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of one signal word alone; the means of all words add up to the mean."""

@@ -6,37 +6,12 @@ from typing import Protocol
 
 from torch import Tensor
 
-from kitt.kernels.exact import LeaveOneOut
-from kitt.kernels.kernel import Kernel
+from kitt.kernels.exact import Conditioned, LeaveOneOut
 from kitt.kernels.sparse import RowsSummary
 
 
-class Posterior(Protocol):
+class Posterior(Conditioned, Protocol):
     """A GP conditioned on rows. Noise words and observation noise are independent between points."""
-
-    @property
-    def kernel(self) -> Kernel: ...
-
-    @property
-    def theta(self) -> Tensor: ...
-
-    @property
-    def basis(self) -> Tensor:
-        """The points (M, D) whose covariances with a new point determine its mean: the rows, or inducing points."""
-        ...
-
-    @property
-    def alpha(self) -> Tensor:
-        """The weights (M,) of these covariances in the mean."""
-        ...
-
-    @property
-    def factors(self) -> tuple[Tensor, ...]:
-        """The Cholesky factor L of the covariance of the basis; of a sparse posterior also that of B.
-
-        A covariance k with the basis lowers the prior variance by |L⁻¹k|²; of a sparse posterior, |LB⁻¹L⁻¹k|² comes back.
-        """
-        ...
 
     @property
     def log_marginal_likelihood(self) -> float:

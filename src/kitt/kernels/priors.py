@@ -18,7 +18,7 @@ from torch import Tensor
 from kitt.errors import InvalidInputError
 
 # Smallest variance of the observation noise, in units of the target's variance: below, double precision sees nothing.
-NOISE_FLOOR = 1e-13
+NOISE_FLOOR = 1e-12
 
 
 class Parameter(Enum):

@@ -15,7 +15,7 @@ import torch
 from scipy.linalg import blas
 from torch import Tensor
 
-from kitt.kernels.exact import LOG_2PI, LeaveOneOut, cholesky
+from kitt.kernels.exact import LOG_2PI, LeaveOneOut, cholesky, covariance_at
 from kitt.kernels.kernel import Kernel
 
 _ENTRIES = 2**19  # of a chunk of the cross-covariance: 4 MB, which allocators keep and caches hold
@@ -150,13 +150,7 @@ class SparsePosterior:
 
     def covariance(self, Z: Tensor, noisy: bool = True) -> Tensor:
         """Joint posterior covariance at new points, (M, M)."""
-        with torch.no_grad():
-            A = _whitened(self.kernel, self.theta, self.L, self.Z, Z)
-            V = torch.linalg.solve_triangular(self.LB, A, upper=False)
-            covariance = self.kernel.matrix(self.theta, Z) - A.mT @ A + V.mT @ V
-            if noisy:
-                torch.diagonal(covariance).add_(self.kernel.noise(self.theta, Z))
-            return 0.5 * (covariance + covariance.mT)
+        return covariance_at(self, Z, noisy)
 
     def component(self, word: int, Z: Tensor) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of one signal word alone; the means of all words add up to the mean."""

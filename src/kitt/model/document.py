@@ -24,8 +24,9 @@ from kitt.files import load_document, write_text
 from kitt.fitting.options import Progress
 from kitt.formatting import counted
 from kitt.kernels.fitted_kernel import FittedKernel
+from kitt.model.components import Component
 from kitt.model.evidence import Evidence, EvidenceConfig, gather
-from kitt.model.mixture import Component, Mixture, shares_of
+from kitt.model.mixture import Mixture, shares_of
 from kitt.model.parts import Exportable
 from kitt.model.predictive import Tail
 from kitt.model.stored import (

@@ -9,44 +9,38 @@ the scale of the standardised target, which its models share, and returned in or
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
 from kitt.errors import InvalidInputError
 from kitt.fitting.gp import GP
+from kitt.fitting.noise import NoiseModel
 from kitt.kernels.fitted_kernel import FittedKernel
+from kitt.model.components import (
+    Component,
+    function_of,
+    joint_of,
+    observed_variances,
+    predicted_variances,
+    shared_spread,
+    shrinkage,
+    with_variances,
+)
 from kitt.model.predictive import NO_TAIL, Predictive, Tail
 from kitt.table.dataset import values_of
 from kitt.table.scaling import FloatArray, Standardiser, Warp
-
-
-@dataclass(frozen=True)
-class Component:
-    """One way in which a GP enters a mixture."""
-
-    model: int  # position of the GP
-    weight: float
-    changing_noise: bool = False  # whether variances are multiplied by those of its noise model
-    spread: float = 1.0  # a further factor of the predictive variance
 
 
 def heaviest(weights: Sequence[float] | FloatArray, warps: Sequence[Warp]) -> int:
     """The position of the largest weight among models of the untransformed target, or among all if there are none."""
     candidates = [k for k, warp in enumerate(warps) if warp.is_identity] or range(len(warps))
     return max(candidates, key=lambda k: weights[k])
-
-
-def shared_spread(components: Sequence[Component]) -> float:
-    """The factor of variances, at least one, that all components of a model share: it widens the function and the noise.
-
-    Larger factors of single components belong to the noise of single rows.
-    """
-    return max(1.0, min(c.spread for c in components))
 
 
 def shares_of(parts: Sequence[GP] | Sequence[FittedKernel], weights: Sequence[float] | FloatArray) -> str:
@@ -132,30 +126,40 @@ class Mixture:
 
     def predictive(self, X: ArrayLike, noisy: bool = True) -> Predictive:
         """The distribution at raw inputs (M, D), of observations or of the function alone."""
-        moments = {}
-        for k in sorted({c.model for c in self.components}):
-            Z = self.models[k].inputs(X)
-            moments[k] = (Z.numpy(), *self.models[k].moments(Z))
-        mean = np.stack([moments[c.model][1] for c in self.components])
-        variance = np.stack([self._variance(c, *moments[c.model], noisy=noisy) for c in self.components])
+        return self.predictive_at(self.models[0].inputs(X), noisy)
+
+    def predictive_at(self, Z: Tensor, noisy: bool = True) -> Predictive:
+        """The distribution at standardised inputs (M, D)."""
+        moments = {k: self.models[k].moments(Z) for k in self.used}
+        mean = np.stack([moments[c.model][0] for c in self.components])
+        latent = np.stack([moments[c.model][1] for c in self.components])
+        seen = {k: (Z.numpy(), mean, total) for k, (mean, _, total) in moments.items()}
+        variance = predicted_variances(self.observed_variances(seen), latent, noisy, np)
         weights = np.array([c.weight for c in self.components])
         tail = self.tail if noisy else NO_TAIL
         warps = tuple(self.models[c.model].warp for c in self.components)
         return Predictive(weights if noisy else weights / weights.sum(), mean, np.sqrt(variance), warps, tail)
 
-    def observed_variance(self, c: Component, Z: FloatArray, mean: FloatArray, total: FloatArray) -> FloatArray:
-        """The variance of an observation in one component, from the mean and variance of its GP at standardised inputs."""
-        factor = np.full(len(mean), c.spread)
-        if c.changing_noise and (noise := self.models[c.model].noise_model) is not None:
-            factor = factor * np.exp(noise.log_factor(Z, mean, total))
-        return factor * total
+    @cached_property
+    def used(self) -> list[int]:
+        """The positions of the models that are in a component."""
+        return sorted({c.model for c in self.components})
 
-    def _variance(
-        self, c: Component, Z: FloatArray, mean: FloatArray, latent: FloatArray, total: FloatArray, *, noisy: bool
-    ) -> FloatArray:
-        """The variance of an observation, or of the function alone, which is at most that of an observation."""
-        scaled = self.observed_variance(c, Z, mean, total)
-        return np.maximum(scaled if noisy else np.minimum(latent, scaled), 1e-300)
+    def components_of(self, k: int) -> list[Component]:
+        """The components in which a model enters."""
+        return [c for c in self.components if c.model == k]
+
+    def noise_of(self, k: int) -> NoiseModel | None:
+        """The noise model of a GP, where a component uses it; otherwise it need not be fitted."""
+        return self.models[k].noise_model if any(c.changing_noise for c in self.components_of(k)) else None
+
+    def observed_variances(self, seen: Mapping[int, tuple[FloatArray, ...]]) -> FloatArray:
+        """Variances (C, M) of an observation in all components, from inputs, mean and variance of each used model."""
+        variances = {}
+        for k in self.used:
+            Z, mean, total = seen[k]
+            variances[k] = iter(observed_variances(self.components_of(k), self.noise_of(k), Z, mean, total, np))
+        return np.stack([next(variances[c.model]) for c in self.components])
 
     def leave_one_out(self) -> Predictive:
         """The distribution of each training row given all others, at the fitted parameters."""
@@ -213,36 +217,30 @@ class Mixture:
 
         For a transformed target the covariance of a model is multiplied by the slope of the inverse transform at its mean.
         """
-        parts = [(w, *self._joint(k, X, noisy)) for k, w in enumerate(self.weights) if w > 0]
-        centre = sum(w * mean for w, mean, _ in parts)
-        total = np.asarray(sum(w * (cov + np.outer(mean - centre, mean - centre)) for w, mean, cov in parts))
-        variance = self.standardised(X, noisy)[1]
-        scale = np.sqrt(np.minimum(1.0, variance / np.maximum(np.diag(total), 1e-300)))
-        total *= np.outer(scale, scale)
-        np.fill_diagonal(total, variance)  # at least as large as before: the difference is noise
+        joint, variance = self.joint(self.models[0].inputs(X), noisy), self.standardised(X, noisy)[1]
+        covariance = with_variances(torch.from_numpy(joint), torch.from_numpy(variance)).numpy()
         s = self._standardiser
-        return total if s is None else s.inverse_variance(total)
+        return covariance if s is None else s.inverse_variance(covariance)
 
-    def _joint(self, k: int, X: ArrayLike, noisy: bool) -> tuple[FloatArray, FloatArray]:
+    def joint(self, Z: Tensor, noisy: bool = False) -> FloatArray:
+        """Joint covariance (M, M) of the functions at standardised inputs, within and between the models; standardised."""
+        return joint_of([self.weights[k] for k in self.used], [self.function(k, Z, noisy) for k in self.used]).numpy()
+
+    def function(self, k: int, Z: Tensor, noisy: bool = False) -> tuple[Tensor, Tensor]:
         """Mean (M,) and covariance (M, M) of the function of one model, standardised, as `sample` draws it."""
         model, wide = self.models[k], self._shared_spread(k, noisy)
-        Z = model.inputs(X)
-        mean, latent, share, variance = self._own(k, Z)
-        shrink = share @ np.sqrt(np.minimum(1.0, variance / np.maximum(wide * latent, 1e-300)))
-        u = model.warp.inverse(mean)
-        slope = shrink * np.exp(-model.warp.log_slope(u))
-        return u, wide * model.posterior.covariance(Z, False).numpy() * np.outer(slope, slope)
+        mean, _, observed = self._observed(k, Z)
+        covariance = wide * model.posterior.covariance(Z, False)
+        seen = torch.from_numpy(mean), covariance, torch.from_numpy(observed)
+        return function_of(self.components_of(k), model.warp, *seen)
 
     def _shared_spread(self, k: int, noisy: bool) -> float:
-        return shared_spread([c for c in self.components if c.model == k]) if noisy else 1.0
+        return shared_spread(self.components_of(k)) if noisy else 1.0
 
-    def _own(self, k: int, Z: Tensor) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Mean and variance (M,) of one model's function; shares (C,) of its components, variances (C, M) with noise."""
-        own = [c for c in self.components if c.model == k]
-        share = np.array([c.weight for c in own])
+    def _observed(self, k: int, Z: Tensor) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Mean and variance (M,) of one model's function, and variances (C, M) of an observation in its components."""
         mean, latent, total = self.models[k].moments(Z)
-        variance = np.stack([self._variance(c, Z.numpy(), mean, latent, total, noisy=True) for c in own])
-        return mean, latent, share / share.sum(), variance
+        return mean, latent, observed_variances(self.components_of(k), self.noise_of(k), Z.numpy(), mean, total, np)
 
     def sample(self, X: ArrayLike, count: int = 1, noisy: bool = True, random_state: int | None = None) -> FloatArray:
         """Joint draws (count, M): a model is drawn first, a function from it, then the noise of every row by itself."""
@@ -261,13 +259,12 @@ class Mixture:
         """Standardised draws (count, M) from one model. Components differ in their noise, and that of each row is drawn by
         itself; a function without noise is drawn from one component."""
         model, wide = self.models[k], self._shared_spread(k, noisy)
-        mean, latent, share, variance = self._own(k, model.inputs(X))
-        latent = wide * latent
+        mean, latent, observed = self._observed(k, model.inputs(X))
+        latent, share = wide * latent, np.array([c.weight for c in self.components_of(k)])
         function = rng.standard_normal((count, len(mean))) @ model.root_covariance(X, False).T * math.sqrt(wide)
-        pick = np.broadcast_to(rng.choice(len(share), size=(count, len(mean) if noisy else 1), p=share), function.shape)
-        there = np.take_along_axis(variance, pick, 0)  # (count, M)
-        shrink = np.sqrt(np.minimum(1.0, there / np.maximum(latent, 1e-300)))
-        z = mean + shrink * function
+        pick = rng.choice(len(share), size=(count, len(mean) if noisy else 1), p=share / share.sum())
+        there = np.take_along_axis(observed, np.broadcast_to(pick, function.shape), 0)  # (count, M)
+        z = mean + shrinkage(there, latent, np) * function
         if noisy:
             z = z + np.sqrt(np.maximum(there - latent, 0.0)) * rng.standard_normal(function.shape)
         return model.warp.inverse(z)

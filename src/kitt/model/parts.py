@@ -9,7 +9,8 @@ from typing import Any
 
 from kitt import export
 from kitt.errors import InvalidInputError, MissingExtraError, PartialExportWarning
-from kitt.model.mixture import Component, heaviest
+from kitt.model.components import Component
+from kitt.model.mixture import heaviest
 from kitt.model.predictive import Tail
 from kitt.model.stored import KernelEntry
 from kitt.table.dataset import Dataset

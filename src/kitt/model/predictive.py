@@ -14,6 +14,7 @@ from scipy.special import gammaln, logsumexp, ndtr, ndtri, stdtr, stdtrit
 
 from kitt.fitting.gp import unwarped
 from kitt.kernels.exact import LOG_2PI
+from kitt.model.components import mixed
 from kitt.table.scaling import FloatArray, Warp
 
 _BISECTIONS = 50
@@ -80,10 +81,7 @@ class Predictive:
         ends = [warp.inverse(mean[:, None] + std[:, None] * ndtri(levels)) for warp, mean, std in parts]
         if self.tail.weight:
             ends.append(np.broadcast_to(self.tail.quantile(levels), ends[0].shape))
-        low, high = (
-            np.minimum.reduce(ends),
-            np.maximum.reduce(ends),
-        )  # a mixture's quantile lies between those of its parts
+        low, high = np.minimum.reduce(ends), np.maximum.reduce(ends)  # a quantile lies between those of the parts
         if len(ends) == 1:
             return low
         for _ in range(_BISECTIONS):
@@ -96,6 +94,4 @@ class Predictive:
         """Mean and variance (M,), without the tail, which would pull every mean towards that of the target."""
         parts = [unwarped(w, m, s**2) for w, m, s in zip(self.warps, self.mean, self.std, strict=True)]
         means = np.stack([mean for mean, _ in parts])
-        weights = self.weights / self.weights.sum()
-        centre = weights @ means
-        return centre, weights @ (np.stack([variance for _, variance in parts]) + (means - centre) ** 2)
+        return mixed(self.weights, means, np.stack([variance for _, variance in parts]), np)

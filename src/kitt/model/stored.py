@@ -26,7 +26,7 @@ from kitt.kernels import fitted_kernel
 from kitt.kernels.exact import LeaveOneOut
 from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.kernels.sparse import RowsSummary, SparsePosterior, choose_inducing
-from kitt.model.mixture import Component
+from kitt.model.components import Component
 from kitt.model.predictive import Tail
 from kitt.table.dataset import Dataset
 from kitt.table.encoding import Encoding

@@ -71,13 +71,13 @@ def new_rows(encoding: Encoding, table: Any, y: ArrayLike | None) -> tuple[Datas
 def updated(mixture: Mixture, new: Dataset) -> tuple[Mixture, Predictive]:
     """The mixture conditioned on more rows, and the predictive distribution of each new row given all rows before it."""
     models, moments = [], {}
-    used, changing = {c.model for c in mixture.components}, {c.model for c in mixture.components if c.changing_noise}
+    changing = {c.model for c in mixture.components if c.changing_noise}
     for k, model in enumerate(mixture.models):
-        more, *predicted = _extended(model, new, k in used, k in changing)
+        more, *predicted = _extended(model, new, k in mixture.used, k in changing)
         models.append(more)
         moments[k] = (model.inputs(new.X).numpy(), *(part.numpy() for part in predicted))
     mean = np.stack([moments[c.model][1] for c in mixture.components])
-    variance = np.stack([mixture.observed_variance(c, *moments[c.model]) for c in mixture.components])
+    variance = mixture.observed_variances(moments)
     warps = tuple(mixture.models[c.model].warp for c in mixture.components)
     weights = np.array([c.weight for c in mixture.components])
     return replace(mixture, models=tuple(models)), Predictive(weights, mean, np.sqrt(variance), warps, mixture.tail)

@@ -16,7 +16,8 @@ from kitt.fitting.gp import GP
 from kitt.fitting.options import Weighting
 from kitt.kernels.exact import normal_log_density
 from kitt.kernels.grammar import Word
-from kitt.model.mixture import Component, Mixture
+from kitt.model.components import Component
+from kitt.model.mixture import Mixture
 from kitt.model.predictive import Tail
 from kitt.network.caption import Captions
 from kitt.table.scaling import FloatArray
@@ -24,6 +25,7 @@ from kitt.table.scaling import FloatArray
 # Chosen on 216 tables of `kitt bench atlas` at 200 rows, where they matter little.
 PARAMETER_PRICE = 1.0  # penalty in nats per parameter, which saw the left-out rows (as in AIC)
 SPREADS = (0.25, 1.0, 4.0)  # a model is stacked with its predictive variance times each
+MIN_FREEDOM = 0.1  # smallest share of the rows that count as left after the parameters; set by hand
 MIN_RELATIVE_WEIGHT = 0.01  # weights smaller than this share of the largest become zero
 MIN_TAIL = 0.003  # smallest weight of the tail
 EM_STEPS = 500  # largest number of EM steps; they end earlier when the weights no longer change
@@ -75,17 +77,19 @@ def stack(models: Sequence[GP]) -> tuple[tuple[Component, ...], Tail]:
     """Components and tail of the mixture with the highest leave-one-out density, penalised for each parameter.
 
     Every model enters with constant and with changing noise, and with its predictive variance times each of a few factors.
+    As in a linear regression, residuals of rows that determined p parameters are too small, by n / (n − p).
     """
     options, columns = [], []
     for k, model in enumerate(models):
         u = model.warp.inverse(model.y.numpy())
         price = PARAMETER_PRICE * model.parameter_count / model.rows
         offset = model.warp.log_slope(u) - price
+        optimism = model.rows / max(model.rows - model.free_parameters, MIN_FREEDOM * model.rows)
         noise = [(False, np.zeros(model.rows))]
         if model.fitted_noise is not None:
             noise.append((True, model.fitted_noise[1]))
         for changing, g in noise:
-            for spread in SPREADS:
+            for spread in (optimism * factor for factor in SPREADS):
                 variance = spread * model.loo.variance.numpy() * np.exp(g)
                 columns.append(normal_log_density(model.y.numpy(), model.loo.mean.numpy(), variance) + offset)
                 options.append(Component(k, 0.0, changing, spread))

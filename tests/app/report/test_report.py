@@ -19,8 +19,9 @@ from kitt.app.report.figures import ColumnAxis, MeanAndBand
 from kitt.errors import InvalidInputError, MissingExtraError
 from kitt.fitting.options import Options
 from kitt.kernels.grammar import WORDS
+from kitt.model.components import Component
 from kitt.model.document import Model
-from kitt.model.mixture import Component, Mixture
+from kitt.model.mixture import Mixture
 from kitt.model.predictive import Tail
 from kitt.model.suggestion import Suggestion
 from kitt.network import features

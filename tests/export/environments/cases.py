@@ -16,12 +16,13 @@ import torch
 from kitt import export
 from kitt.kernels.exact import ExactPosterior
 from kitt.kernels.fitted_kernel import FittedKernel
-from kitt.kernels.grammar import WORDS, parse
+from kitt.kernels.grammar import STATIONARY, WORDS, Arrangement, parse
 from kitt.kernels.kernel import Kernel
-from kitt.kernels.priors import DEFAULT, Context
+from kitt.kernels.priors import DEFAULT
 from kitt.table.scaling import Standardiser
 
 N, M = 30, 12
+MODERATE = (0.05, 3.0)  # of parameters whose priors are so broad that one part of the sum would hide all others
 SUMS = (
     "RBF + Matern12",
     "Linear + Periodic + Cosine",
@@ -30,18 +31,26 @@ SUMS = (
     "White + Linear*White",
     "Linear*Periodic + White + Matern32*Matern52 + Linear*White",
 )
-EXPRESSIONS = (*map(str, WORDS), *SUMS)
+ARRANGED = tuple(f"{p.value}({a.value})" for p in STATIONARY for a in Arrangement if a is not Arrangement.JOINT)
+CHOSEN = (
+    "Periodic(x2) + Linear(x1)*RBF(x3)",
+    "Matern32(x1, x3)*Cosine(x2) + Linear(x1)*Linear + White",
+    "RBF(pairs) + Linear(x2)*White + Matern52(all) + RBF*Periodic(x3)",
+    "RBF(each) + Linear*Linear",
+)
+EXPRESSIONS = (*map(str, WORDS), *SUMS, *ARRANGED, *CHOSEN)
 
 
 def fitted(expression: str, dims: int = 3, seed: int = 0) -> FittedKernel:
-    """Parameters from the default prior; a standardiser that is not the identity."""
+    """Parameters from the default prior, those of words that act on columns within a range; a standardiser that is not the
+    identity."""
     generator = torch.Generator().manual_seed(seed)
     kernel = Kernel(parse(expression), dims)
-    context = Context(factors=1, dims=dims)
-    draws = {s.name: DEFAULT.distribution(s.parameter, context).sample((s.size,), generator) for s in kernel.slots}
-    values = {
-        s.name: tuple(draws[s.name].tolist()) if s.factor is not None else draws[s.name].item() for s in kernel.slots
-    }
+    draws = {s.name: DEFAULT.distribution(s.parameter, s.context).sample((s.size,), generator) for s in kernel.slots}
+    for s in kernel.slots:
+        if s.context.summed and not s.parameter.is_signed:
+            draws[s.name].clamp_(*MODERATE)
+    values = {s.name: tuple(draws[s.name].tolist()) if s.columns else draws[s.name].item() for s in kernel.slots}
     values["noise"] = 0.01 + values["noise"]  # type: ignore[operator]
     standardiser = Standardiser(np.linspace(-1, 2, dims), np.linspace(0.5, 3, dims), 10.0, 4.0)
     names = tuple(f"x{d}" for d in range(dims))
@@ -109,7 +118,7 @@ def repeated(library: str) -> dict[str, Any]:
 def cases(library: str) -> list[dict[str, Any]]:
     several = [case(expression, library, seed=i) for i, expression in enumerate(EXPRESSIONS)]
     single = [case(expression, library, dims=1, standardised=True) for expression in SUMS]
-    return [*several, *single, repeated(library)]
+    return [*several, *single, repeated(library), case(CHOSEN[2], library, seed=1)]  # the last one is trained, too
 
 
 if __name__ == "__main__":

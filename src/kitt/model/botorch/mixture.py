@@ -27,15 +27,25 @@ from linear_operator import to_linear_operator
 from torch import Tensor
 
 from kitt.errors import InvalidInputError
-from kitt.fitting.gp import NODES
-from kitt.kernels.exact import cholesky
+from kitt.fitting.gp import unwarped
+from kitt.kernels.exact import cholesky, function_at
 from kitt.model.botorch.part import Part
-from kitt.model.mixture import Component, Mixture, shared_spread
+from kitt.model.components import (
+    Component,
+    function_of,
+    joint_of,
+    mixed,
+    observed_variances,
+    predicted_variances,
+    shared_spread,
+    shrinkage,
+    with_variances,
+)
+from kitt.model.mixture import Mixture
 from kitt.model.predictive import NO_TAIL, Predictive, Tail
 from kitt.table.ranges import checked_box
 from kitt.table.scaling import Warp
 
-_NODES = torch.from_numpy(NODES)
 _TINY = 1e-300
 _LEAST = 1e-18  # variance of a point; none is left where the transform of the target ends
 _GOLDEN = (5**0.5 - 1) / 2
@@ -62,7 +72,7 @@ class MixturePosterior(GPyTorchPosterior):
 
     @cached_property
     def predictive(self) -> Predictive:
-        """Of the standardised target at each point by itself, the points of all batches one after the other."""
+        """The distribution of the standardised target at each point by itself, all batches one after the other."""
         mean = np.stack([s.mean.detach().cpu().numpy().ravel() for s in self.strata])
         variance = [torch.diagonal(s.covariance.detach(), dim1=-2, dim2=-1).clamp_min(_TINY) for s in self.strata]
         std = np.sqrt(np.stack([v.cpu().numpy().ravel() for v in variance]))
@@ -97,13 +107,13 @@ class MixturePosterior(GPyTorchPosterior):
         return self._drawn(shape, base, float(torch.rand(())))
 
     def quantile(self, value: Tensor) -> Tensor:
-        """Of the mixture at each point by itself, tail included: levels (K,) -> (K, b, q, 1)."""
+        """Quantiles of the mixture at each point by itself, tail included: levels (K,) -> (K, b, q, 1)."""
         levels = np.atleast_1d(value.detach().cpu().numpy())
         quantiles = self._y_mean + self._y_scale * self.predictive.quantiles(levels).T
         return torch.as_tensor(quantiles).reshape(len(levels), *self.mean.shape)
 
     def density(self, value: Tensor) -> Tensor:
-        """Of the mixture at each point by itself, tail included: of values (..., b, q, 1)."""
+        """The density of the mixture at each point by itself, tail included, at values (..., b, q, 1)."""
         values = value.detach().to(torch.float64).expand(torch.broadcast_shapes(value.shape, self.mean.shape))
         u = (values.reshape(-1, self.mean.numel()).cpu().numpy() - self._y_mean) / self._y_scale
         density = np.stack([np.exp(self.predictive.log_density(row)) for row in u]) / self._y_scale
@@ -129,14 +139,10 @@ class MixtureModel(BotorchModel, FantasizeMixin):
 
     def __init__(self, mixture: Mixture, bounds: Any = None) -> None:
         super().__init__()
-        used = sorted({c.model for c in mixture.components})
-        self.entries: list[list[Component]] = [[c for c in mixture.components if c.model == k] for k in used]
-        self.parts = torch.nn.ModuleList(
-            Part(mixture.models[k], any(c.changing_noise for c in own))
-            for k, own in zip(used, self.entries, strict=True)
-        )
+        self.entries: list[list[Component]] = [mixture.components_of(k) for k in mixture.used]
+        self.parts = torch.nn.ModuleList(Part(mixture.models[k], mixture.noise_of(k)) for k in mixture.used)
         self.tail = mixture.tail
-        first = mixture.models[used[0]]
+        first = mixture.models[mixture.used[0]]
         s, D = first.fitted_kernel.standardiser, len(first.fitted_kernel.columns)
         scale = [np.zeros(D), np.ones(D), 0.0, 1.0] if s is None else [s.x_mean, s.x_scale, s.y_mean, s.y_scale]
         for name, value in zip(("x_mean", "x_scale", "y_mean", "y_scale"), scale, strict=True):
@@ -195,45 +201,36 @@ class MixtureModel(BotorchModel, FantasizeMixin):
 
     def _moments(self, Z: Tensor, noisy: bool) -> tuple[Tensor, Tensor, list[Stratum]]:
         """Mean (..., q) and covariance (..., q, q) of the standardised target, and the components."""
-        means, variances, joints, strata = [], [], [], []
+        means, variances, functions, strata = [], [], [], []
         total = sum(c.weight for entries in self.entries for c in entries)
         for part, entries in zip(self._parts, self.entries, strict=True):
-            mean, covariance = part.latent(Z)
+            mean, covariance = function_at(part, Z)
             latent = torch.diagonal(covariance, dim1=-2, dim2=-1).clamp_min(0)
-            scaled = part.scaled_variances(Z, mean, latent, entries)  # (C, ..., q), of observations
-            there = scaled if noisy else torch.minimum(latent, scaled)
-            there = there.clamp_min(_TINY)
+            total_variance = latent + part.kernel.noise(part.theta, Z)
+            observed = observed_variances(entries, part.noise_model, Z, mean, total_variance, torch)  # (C, ..., q)
+            there = predicted_variances(observed, latent, noisy, torch)
             if noisy:
                 wide = shared_spread(entries)
                 covariance, latent = wide * covariance, wide * latent
             for c, own in zip(entries, there, strict=True):
                 strata.append(_stratum(c.weight / total, part, mean, covariance, latent, own))
-            u, v = _unwarped(part, mean, there)
-            means.append(u)
+            u, v = unwarped(part.warp, mean, there, torch)
+            means.append(u.expand_as(v))
             variances.append(v)
             if Z.shape[-2] > 1:
-                joints.append(_joint(part, mean, covariance, latent, scaled, [c.weight for c in entries]))
+                functions.append(function_of(entries, part.warp, mean, covariance, observed))
         w = torch.tensor([c.weight for entries in self.entries for c in entries], dtype=torch.float64)
-        mean, variance = _mixed(w / w.sum(), torch.cat(means), torch.cat(variances))
-        return mean, self._covariance(joints, variance), strata
-
-    def _covariance(self, joints: list[tuple[Tensor, Tensor, float]], variance: Tensor) -> Tensor:
-        """As `Mixture.covariance`: what the functions of all parts have in common, and these variances."""
-        if not joints:
-            return variance.unsqueeze(-1)
-        total = sum(weight for _, _, weight in joints)
-        centre = sum(weight / total * u for u, _, weight in joints)
-        joint = sum(w / total * (C + (u - centre).unsqueeze(-1) * (u - centre).unsqueeze(-2)) for u, C, w in joints)
-        assert isinstance(joint, Tensor)
-        own = torch.diagonal(joint, dim1=-2, dim2=-1).clamp_min(_TINY)
-        scale = (variance / own).clamp_max(1.0).sqrt()
-        joint = joint * scale.unsqueeze(-1) * scale.unsqueeze(-2)
-        return joint + torch.diag_embed(variance - torch.diagonal(joint, dim1=-2, dim2=-1))
+        mean, variance = mixed(w, torch.cat(means), torch.cat(variances), torch)
+        variance = variance.clamp_min(_LEAST)
+        if not functions:
+            return mean, variance.unsqueeze(-1), strata
+        weights = [sum(c.weight for c in entries) for entries in self.entries]
+        return mean, with_variances(joint_of(weights, functions), variance), strata
 
     # new observations
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any) -> Any:
-        """The same parameters and weights, given more points (..., n, D) with targets (..., n, 1) too."""
+        """The model with these parameters and weights, given more points (..., n, D) with targets (..., n, 1) too."""
         if noise is not None:
             raise InvalidInputError(
                 "expected observations with the model's own noise: it has no other; leave `noise` out"
@@ -282,7 +279,7 @@ def _stratum(weight: float, part: Part, mean: Tensor, covariance: Tensor, latent
     """A component with variances `own`: its function has no more than those, and what is missing is noise."""
     if mean.shape[-1] == 1:
         return Stratum(weight, part.warp, mean, own.unsqueeze(-1))
-    scale = (own / latent.clamp_min(_TINY)).clamp_max(1.0).sqrt()
+    scale = shrinkage(own, latent, torch)
     noise = (own - latent).clamp_min(0.0)
     return Stratum(
         weight, part.warp, mean, covariance * scale.unsqueeze(-1) * scale.unsqueeze(-2) + torch.diag_embed(noise)
@@ -299,28 +296,3 @@ def _owners(weights: list[float], count: int, start: float) -> Tensor:
 
 def _root(covariance: Tensor) -> Tensor:
     return cholesky(covariance, "the posterior")
-
-
-def _unwarped(part: Part, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-    """Moments of the standardised target, as `fitting.fitted.unwarped` has them."""
-    if part.warp.is_identity:
-        return mean.expand(variance.shape), variance
-    values = part.warp.inverse_in(torch, mean[..., None] + variance.sqrt()[..., None] * _NODES)
-    return values.mean(-1), values.var(-1, correction=0)
-
-
-def _joint(
-    part: Part, mean: Tensor, covariance: Tensor, latent: Tensor, scaled: Tensor, weights: list[float]
-) -> tuple[Tensor, Tensor, float]:
-    """Mean and covariance of the function of one part, standardised, as `Mixture._joint` has them; and its weight."""
-    share = torch.tensor(weights, dtype=torch.float64) / sum(weights)
-    shrink = (scaled / latent.clamp_min(_TINY)).clamp_max(1.0).sqrt()
-    slope = torch.tensordot(share, shrink, 1)
-    u = part.warp.inverse_in(torch, mean)
-    slope = slope * torch.exp(-part.warp.log_slope_in(torch, u))
-    return u, covariance * slope.unsqueeze(-1) * slope.unsqueeze(-2), sum(weights)
-
-
-def _mixed(w: Tensor, means: Tensor, variances: Tensor) -> tuple[Tensor, Tensor]:
-    centre = torch.tensordot(w, means, 1)
-    return centre, torch.tensordot(w, variances + (means - centre) ** 2, 1).clamp_min(_LEAST)

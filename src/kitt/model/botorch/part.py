@@ -1,24 +1,23 @@
-"""One GP of a mixture as a module of torch: what `gp.exact` computes, differentiable in the points and in batches."""
+"""One GP of a mixture as a module of torch, which BoTorch moves, copies and conditions on more points."""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from kitt.errors import InvalidInputError
 from kitt.fitting.gp import GP
+from kitt.fitting.noise import NoiseModel
 from kitt.kernels.exact import extended_factor
-from kitt.model.mixture import Component
 
 _BELOW = 2.0  # standard deviations below the smallest transformed target, down to which draws count
 
 
 class Part(torch.nn.Module):
-    """A GP conditioned on standardised points X (..., N, D) with transformed targets y (..., N)."""
+    """A GP conditioned on standardised points X (..., N, D) with transformed targets y (..., N), as `exact.Conditioned`."""
 
     theta: Tensor
     X: Tensor  # of a sparse posterior, its inducing points
@@ -27,12 +26,11 @@ class Part(torch.nn.Module):
     LB: Tensor  # of a sparse posterior
     alpha: Tensor
 
-    def __init__(self, gp: GP, is_changing: bool) -> None:
-        """`is_changing`: whether the noise model is used; otherwise it is not fitted."""
+    def __init__(self, gp: GP, noise_model: NoiseModel | None) -> None:
         super().__init__()
         posterior = gp.posterior
         self.kernel, self.warp = gp.fitted_kernel.kernel, gp.warp
-        self.noise_model = gp.noise_model if is_changing else None
+        self.noise_model = noise_model
         self.is_sparse = len(posterior.factors) > 1
         # Draws of other kernels may be negative, of which there is no logarithm: they count as the smallest targets.
         self._lowest = float(gp.y.min()) - _BELOW if gp.warp.kind == "log" else -math.inf
@@ -43,40 +41,13 @@ class Part(torch.nn.Module):
         for name, factor in zip(("L", "LB"), posterior.factors, strict=False):
             self.register_buffer(name, factor.clone())
 
-    def latent(self, Z: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean (..., q) and covariance (..., q, q) of the function at points (..., q, D)."""
-        if self.X.dim() > 2:
-            cross = self.kernel.matrix(self.theta, self.X, Z).mT  # (..., q, N)
-            rows = torch.linalg.solve_triangular(self.L, cross.mT, upper=False).mT
-        else:  # one system for all batches
-            flat = self.kernel.matrix(self.theta, self.X, Z.reshape(-1, Z.shape[-1]))
-            cross = flat.mT.reshape(*Z.shape[:-1], -1)
-            rows = torch.linalg.solve_triangular(self.L, flat, upper=False).mT.reshape(*Z.shape[:-1], -1)
-        covariance = self.kernel.matrix(self.theta, Z) - rows @ rows.mT
-        if self.is_sparse:
-            again = torch.linalg.solve_triangular(self.LB, rows.mT, upper=False).mT
-            covariance = covariance + again @ again.mT
-        if not self.kernel.expression.signal:  # noise alone: constant, but still a function of the points
-            cross = cross + 0 * Z.sum(-1, keepdim=True)
-        mean = (cross @ self.alpha.unsqueeze(-1)).squeeze(-1)  # more than one where targets differ at the same points
-        return mean, covariance.expand(*mean.shape, mean.shape[-1])
+    @property
+    def basis(self) -> Tensor:
+        return self.X
 
-    def scaled_variances(self, Z: Tensor, mean: Tensor, latent: Tensor, entries: Sequence[Component]) -> Tensor:
-        """Variance of an observation in each way in which the GP enters the mixture, (C, ..., q)."""
-        total = latent + self.kernel.noise(self.theta, Z)
-        changing = total
-        if self.noise_model is not None and any(c.changing_noise for c in entries):
-            changing = total * torch.exp(self._log_factor(Z, mean, total))
-        return torch.stack([c.spread * (changing if c.changing_noise else total) for c in entries])
-
-    def _log_factor(self, Z: Tensor, mean: Tensor, total: Tensor) -> Tensor:
-        """`NoiseModel.log_factor`, for several predictions at the same points too."""
-        model = self.noise_model
-        assert model is not None
-        b = torch.tensor(model.coefficients, dtype=Z.dtype)
-        inputs, prediction, size, uncertainty = model.features_in(torch, Z, mean, total)
-        g = b[0] + inputs @ b[1:-3] + prediction * b[-3] + size * b[-2] + uncertainty * b[-1]
-        return g.clamp(-model.largest, model.largest)
+    @property
+    def factors(self) -> tuple[Tensor, ...]:
+        return (self.L, self.LB) if self.is_sparse else (self.L,)
 
     def extended(self, Z: Tensor, u: Tensor) -> Part:
         """Given points (..., n, D) with standardised targets (..., n) too: the Cholesky factor gets n more rows."""

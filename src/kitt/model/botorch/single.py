@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from kitt.export import live
-from kitt.export.gpytorch import FixedMean, Noise, NoisySum, tensor
+from kitt.export.gpytorch import Arranged, FixedMean, Noise, NoisySum, tensor
 from kitt.fitting.starts import FlatPrior
 from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.kernels.grammar import Primitive
@@ -122,6 +122,11 @@ def _register(term: Module, slot: Slot, distribution: Distribution, fitted: Fitt
     """Give the parameter of a slot its prior, with functions that read and set it."""
     module, name = term, "noise"
     is_periodic = False
+    if isinstance(term, Arranged):
+        name = slot.parameter.value
+        read, write = _arranged_closures(slot, fitted)
+        term.register_prior(f"{name}_prior", LogPrior(distribution, slot.parameter), read, write)
+        return
     if slot.word is not None and slot.factor is None:
         module, name = (term.base, "constant") if isinstance(term, Noise) else (term, "outputscale")
     elif slot.word is not None and slot.factor is not None:
@@ -139,6 +144,39 @@ def _closures(name: str, is_periodic: bool) -> tuple[Callable[[Any], Tensor], Ca
     return partial(_get, name), partial(_set, name)
 
 
+def _arranged_closures(
+    slot: Slot, fitted: FittedKernel
+) -> tuple[Callable[[Any], Tensor], Callable[[Any, Tensor], Any]]:
+    """Functions that read and set a parameter of a word that acts on columns."""
+    name = slot.parameter.value
+    if slot.factor is None:
+        weights = [s for s in fitted.kernel.slots if s.word == slot.word and s.factor is None]
+        return partial(_get_weight, weights.index(slot)), partial(_set_weight, weights.index(slot))
+    if slot.parameter is Parameter.AMPLITUDE:
+        return partial(_get, name), partial(_set, name)
+    part = "radials" if slot.parameter is Parameter.LENGTHSCALE else "lines"
+    return partial(_get_columns, part, name), partial(_set_columns, part, name)
+
+
+def _get_weight(place: int, module: Any) -> Tensor:
+    return module.weights[place]
+
+
+def _set_weight(place: int, module: Any, value: Tensor) -> None:
+    weights = module.weights.detach().clone()
+    weights[place] = value
+    module.weights = weights
+
+
+def _get_columns(part: str, name: str, module: Any) -> Tensor:
+    return torch.cat([getattr(kernel, name).flatten() for kernel in getattr(module, part)])
+
+
+def _set_columns(part: str, name: str, module: Any, value: Tensor) -> None:
+    for kernel, one in zip(getattr(module, part), value.flatten(), strict=True):
+        _set(name, kernel, one.reshape(1, 1))
+
+
 def _periodic_lengthscale(module: Any) -> Tensor:
     """GPyTorch's lengthscale is 4 l²."""
     return 0.5 * module.lengthscale.sqrt()
@@ -153,7 +191,7 @@ def _get(name: str, module: Any) -> Any:
 
 
 def _set(name: str, module: Any, value: Tensor) -> None:
-    if name == "slope":
+    if name in ("slope", "amplitude"):
         setattr(module, name, value)
     else:
         module.initialize(**{name: value})
