@@ -4,7 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo docs test test-slow test-all test-exports wheel-test bench-series forecaster-check results clean help
+SUPPLY = test -x .venvs/supply/bin/pip-audit || { $(PYTHON) -m venv .venvs/supply && .venvs/supply/bin/python -m pip install \
+	--quiet --disable-pip-version-check pip-audit==2.10.1 pip-licenses==5.5.5 cyclonedx-bom==7.5.0; }
+
+.PHONY: audit supply clusters-check demo docs test test-slow test-all test-exports wheel-test bench-series test-hosts results clean help
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -50,14 +53,27 @@ wheel-test:  ## the wheel in an empty environment: caption, fit and predict a sm
 bench-series: $(VENV)/dev  ## forecasts by statsforecast, in an environment of its own; DATA is an atlas, OUT its lines
 	lab/kitt_lab/bench/rivals/run.sh $(or $(DATA),$(error set DATA to the folder of an atlas)) $(or $(OUT),runs/series.jsonl)
 
+supply: $(VENV)/dev  ## licences of all packages, and their list (an SBOM of CycloneDX), build/sbom.json
+	$(SUPPLY)
+	.venvs/supply/bin/pip-licenses --python $(BIN)/python --partial-match --fail-on='GPL;General Public;UNKNOWN' > /dev/null
+	@mkdir -p build
+	.venvs/supply/bin/cyclonedx-py environment $(BIN)/python --output-file build/sbom.json
+
+audit:  ## known vulnerabilities of the pinned packages; needs the network beyond the package index
+	$(SUPPLY)
+	.venvs/supply/bin/pip-audit -r constraints.txt --no-deps --disable-pip
+
+clusters-check:  ## the configuration of docs/many-machines.md, read by dask-jobqueue, dask-kubernetes and Ray
+	test -x .venvs/clusters/bin/python || $(PYTHON) -m venv .venvs/clusters
+	.venvs/clusters/bin/python -m pip install --quiet --disable-pip-version-check \
+		'dask[array,dataframe,distributed]==2026.8.0' dask-jobqueue==0.9.0 dask-kubernetes==2026.3.0 ray==2.60.0 jsonschema
+	.venvs/clusters/bin/python tests/clusters/check.py
+
 results: $(VENV)/dev  ## the published numbers again, from this commit; resumable, about sixteen hours on one core; ARGS=--list shows the steps
 	OMP_NUM_THREADS=1 $(BIN)/python -m kitt_lab.bench.results $(if $(DATA),--data $(DATA)) $(ARGS)
 
-forecaster-check: $(VENV)/dev  ## sktime's own checks of the forecaster, in an environment of its own
-	@test -x .venvs/sktime/bin/python || $(PYTHON) -m venv .venvs/sktime
-	.venvs/sktime/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	.venvs/sktime/bin/python -m pip install --quiet --disable-pip-version-check sktime pytest -e .
-	OMP_NUM_THREADS=1 .venvs/sktime/bin/python tests/forecasting/check_sktime.py
+test-hosts:  ## KITT inside Ax, BayBE, BoFire and others, in environments of their own (about 10 GB); HOSTS="ax smt" for some
+	PYTHON=$(PYTHON) tests/interop/hosts/run.sh $(HOSTS)
 
 clean:  ## remove everything that the other targets made
 	rm -rf $(VENV) .venvs build demo.png demo-engel.* docs/gallery/*.md docs/gallery/*.png

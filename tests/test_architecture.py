@@ -8,7 +8,7 @@ import pytest
 import kitt
 
 STAGES = """
-errors clock threads files formatting runs
+errors clock threads files formatting journal runs
 table kernels export network fitting model
 pipeline forecasting explanation interop app
 """

@@ -1,7 +1,9 @@
 """The pipeline: captions at once, a fitted mixture when asked, from whatever a user has."""
 
+import inspect
 import itertools
 import json
+from dataclasses import fields
 
 import numpy as np
 import pandas as pd
@@ -159,6 +161,27 @@ def test_few_rows_are_noted() -> None:
     assert any("only 12 rows" in text for text in kitt.suggest(table(12)).warnings)
 
 
+def test_editors_know_every_option() -> None:
+    known = inspect.signature(kitt.suggest).parameters
+    assert {field.name for field in fields(Options)} <= {*known}
+    assert all(known[field.name].default == getattr(Options, field.name) for field in fields(Options))
+    with pytest.raises(TypeError, match="colour"):
+        kitt.suggest(table(12), colour=1)
+    with pytest.raises(InvalidInputError, match="no option is called sums; the options are"):
+        Options.of(sums=False)
+
+
+def test_classes_and_counts_are_told_plainly() -> None:
+    with pytest.raises(
+        InvalidInputError, match="two levels, fail, pass: KITT predicts numbers, not classes: write 0 and 1"
+    ):
+        kitt.suggest(table(12).assign(y=["fail", "pass"] * 6))
+    rng = np.random.default_rng(0)
+    counts = table(40).assign(y=rng.poisson(3, 40))
+    assert any("holds counts, whole numbers from 0 to" in text for text in kitt.suggest(counts).warnings)
+    assert not any("counts" in text for text in kitt.suggest(table(40)).warnings)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -167,12 +190,10 @@ def test_few_rows_are_noted() -> None:
         ({"random_state": 2**70}, "the seed must be a whole number"),
         ({"weights": "most"}, "stacking"),
         ({"effort": "none"}, "quick, normal, thorough"),
-        ({"sums": False}, "no option is called sums"),
         ({"head": "tail"}, "classifier, decoder"),
         ({"ranking": "luck"}, "expected-loss"),
         ({"deadline": -1}, "deadline"),
         ({"deadline": "10"}, "positive number of seconds, got '10'"),
-        ({"colour": 1}, "the options are"),
     ],
 )
 def test_options_are_checked(options: dict, message: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -35,19 +35,26 @@ class InvalidInputError(KittError, ValueError):
 
     def __init__(self, message: str, remedy: str = "", remedies: Mapping[str, str] | None = None) -> None:
         super().__init__(f"{message}: {remedy}" if remedy else message)
-        self._message, self._remedies = message, dict(remedies or {})
+        self._texts = {where: f"{message}: {other}" for where, other in (remedies or {}).items()}
 
     def message_for(self, where: str) -> str:
-        return f"{self._message}: {self._remedies[where]}" if where in self._remedies else str(self)
+        return self._texts.get(where, str(self))
+
+    @classmethod
+    def of_all(cls, errors: Sequence[InvalidInputError]) -> InvalidInputError:
+        """One error that says what all of these say, so that everything can be corrected at once."""
+        places = {where for error in errors for where in error._texts}
+        said = {where: "; ".join(dict.fromkeys(error.message_for(where) for error in errors)) for where in places}
+        return _remade(cls, "; ".join(dict.fromkeys(map(str, errors))), said)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Makes the error picklable, because it is sent between processes."""
-        return _remade, (type(self), str(self), self._message, self._remedies)
+        return _remade, (type(self), str(self), self._texts)
 
 
-def _remade(kind: type[InvalidInputError], text: str, message: str, remedies: dict[str, str]) -> InvalidInputError:
+def _remade(kind: type[InvalidInputError], text: str, texts: dict[str, str]) -> InvalidInputError:
     error = kind(text)
-    error._message, error._remedies = message, remedies
+    error._texts = texts
     return error
 
 
@@ -61,6 +68,10 @@ class FitError(KittError, RuntimeError):
 
 class CheckpointError(KittError, RuntimeError):
     """A checkpoint or model file that is truncated, of another kind, or of another version."""
+
+
+class StoppedError(KittError, RuntimeError):
+    """A run over many tables or series that could not go on to its end."""
 
 
 class PartialExportWarning(UserWarning):

@@ -6,6 +6,7 @@ checkpoints.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -38,16 +39,30 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Any]:
     file = Path(os.path.realpath(path))
     temporary = file.parent / f".{file.name}.{secrets.token_hex(4)}.tmp"
     try:
-        with open(temporary, "xb") as new:  # with the permissions that the umask leaves
+        with _new_file(temporary) as new:
             if file.exists():
-                os.chmod(temporary, stat.S_IMODE(file.stat().st_mode))
+                os.chmod(new.fileno(), stat.S_IMODE(file.stat().st_mode))
             yield new
             new.flush()
             os.fsync(new.fileno())
+            if not temporary.exists():
+                number = new.fileno()  # given twice, because without a directory Python would not follow the link
+                os.link(f"/proc/self/fd/{number}", temporary, src_dir_fd=number, follow_symlinks=True)
         os.replace(temporary, file)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _new_file(path: Path) -> Any:
+    """An empty file with the permissions that the umask leaves.
+
+    Linux can give it a name only when it is complete, so that nothing stays of it if this process is killed before.
+    """
+    try:
+        return open(os.open(path.parent, os.O_TMPFILE | os.O_WRONLY, 0o666), "wb")
+    except (AttributeError, OSError):  # another system, or a file system that cannot do this
+        return open(path, "xb")
 
 
 def _is_device(path: str | os.PathLike[str]) -> bool:
@@ -92,7 +107,7 @@ def check_writable(path: str | os.PathLike[str], *inputs: object) -> None:
 def read_json(path: str | os.PathLike[str], format: str) -> Any:
     """The document in a file that should have this format."""
     try:
-        return json.loads(Path(path).read_bytes(), parse_constant=_reject_constant)
+        return json.loads(Path(path).read_bytes(), parse_constant=_reject, parse_float=_finite_number)
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
@@ -108,8 +123,29 @@ def load_document(path: str | os.PathLike[str], format: str, build: Callable[[An
         raise CheckpointError(f"{path}: {error}") from error
 
 
-def _reject_constant(name: str) -> NoReturn:
-    raise ValueError(f"the number {name} is not allowed")
+def _reject(number: str) -> NoReturn:
+    raise ValueError(f"the number {number} is not allowed")
+
+
+def _finite_number(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _reject(text)
+
+
+def checksum(document: Mapping[str, Any]) -> str:
+    """The SHA-256 of a document as JSON with sorted keys, without its own field `checksum`."""
+    content = {key: value for key, value in document.items() if key != "checksum"}
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def check_checksum(document: Mapping[str, Any]) -> None:
+    """Raise CheckpointError if a document is not what its checksum says; one of an older release has none."""
+    if "checksum" in document and document["checksum"] != checksum(document):
+        raise CheckpointError(
+            "its checksum is that of another content, so it is damaged or was edited: copy or write it again, or, if it "
+            "was edited on purpose, remove the field 'checksum'"
+        )
 
 
 def check_format(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from itertools import pairwise
 from typing import Any
 
@@ -19,7 +20,7 @@ from kitt.fitting.fits import (
     verify_longer,
     with_left_out_folds,
 )
-from kitt.fitting.options import Options, Progress
+from kitt.fitting.options import Options, Progress, Weighting
 from kitt.kernels.grammar import WORDS, Expression
 from kitt.model.document import Model
 from kitt.model.suggestion import Suggestion, cautions
@@ -46,7 +47,19 @@ def suggest(
     drop_missing: bool = False,
     exclude: str | Iterable[str] = (),
     progress: Progress | None = None,
-    **options: Any,
+    effort: str = Options.effort,
+    deadline: float | None = Options.deadline,
+    network: str = Options.network,
+    ranking: str = Options.ranking,
+    weights: Weighting = Options.weights,
+    warp: bool = Options.warp,
+    growth: int | None = Options.growth,
+    reading: str | None = Options.reading,
+    head: str = Options.head,
+    search: str = Options.search,
+    objective: str = Options.objective,
+    fit_options: Mapping[str, Any] | None = Options.fit_options,
+    random_state: int = Options.random_state,
 ) -> Suggestion:
     """Propose kernels for a table, and with `fit` build a model from them.
 
@@ -68,9 +81,12 @@ def suggest(
         Columns of a frame or a file to ignore.
     progress : callable, optional
         Called with a description of the current step and the share of all work that is done.
-    **options
-        The fields of `kitt.fitting.options.Options`: among them `effort` ("quick", "normal" or "thorough"), `deadline`
-        (seconds for the whole call), `network` (its checkpoint), `ranking`, `weights` and `random_state`.
+    effort : {"quick", "normal", "thorough"}
+        How much is fitted.
+    deadline : float, optional
+        Seconds for the whole call.
+    network, ranking, weights, warp, growth, reading, head, search, objective, fit_options, random_state
+        Further options, which `kitt.fitting.options.Options` describes.
 
     Returns
     -------
@@ -84,8 +100,10 @@ def suggest(
     >>> len(suggestion.captions), suggestion.fitted.predict([[5.0]])[0].round() == [9.0]
     (3, array([ True]))
     """
+    given = locals()
+    options = Options(**{field.name: given[field.name] for field in fields(Options)})
     dataset = as_dataset(X, y, target, drop_missing, exclude)
-    return suggest_dataset(dataset, Options.of(k=k, **options), fit=fit, progress=progress)
+    return suggest_dataset(dataset, options, fit=fit, progress=progress)
 
 
 def suggest_dataset(

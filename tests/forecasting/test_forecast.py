@@ -211,6 +211,26 @@ def test_a_bad_series_does_not_stop_the_others() -> None:
     assert np.allclose(again.table["mean"], many.table["mean"])
 
 
+def test_many_series_of_any_index_are_the_same_from_a_journal(tmp_path) -> None:
+    values = 10 + np.random.default_rng(0).normal(size=16)
+    indices = {
+        "local": pd.date_range("2024-03-25", periods=16, tz="Europe/Berlin"),
+        "days": pd.date_range("2024-01-31", periods=16, freq="D"),
+        "numbers": np.arange(16) * 0.1,
+        "places": np.arange(16),
+    }
+    for name, index in indices.items():
+        journal, data = tmp_path / name, {name: pd.Series(values, index)}
+        first = kitt.forecast_many(data, horizon=3, season=0, journal=journal)
+        assert len(journal.read_text().splitlines()) == 1
+        again = kitt.forecast_many(data, horizon=3, season=0, journal=journal)
+        pd.testing.assert_frame_equal(first.table, again.table, check_exact=True)
+        pd.testing.assert_frame_equal(first.summary, again.summary)  # with the seconds of the first call
+        direct = kitt.forecast(data[name], horizon=3, season=0)
+        assert list(first.table["index"]) == list(direct.index)
+        assert np.array_equal(first.table["mean"], direct.mean)
+
+
 def test_the_forecaster_is_an_estimator() -> None:
     y = pd.Series(10 + np.tile([1.0, 4.0, 2.0, 7.0], 8), pd.period_range("2015Q1", periods=32, freq="Q"))
     y += 0.1 * np.random.default_rng(0).normal(size=32)
@@ -277,7 +297,7 @@ class Deadly:
 def test_a_series_that_kills_its_process_does_not_stop_the_others() -> None:
     many = kitt.forecast_many({"deadly": Deadly(), "good": np.arange(12.0)}, horizon=2, season=0, jobs=2)
     assert list(many.table["series"].unique()) == ["good"]
-    assert "killed, twice" in many.failures["error"].iloc[0]
+    assert "every process that ran it died, 3 times" in many.failures["error"].iloc[0]
 
 
 def test_rows_at_the_end_without_a_value_are_told() -> None:

@@ -129,6 +129,18 @@ def test_points_that_were_measured_or_repeat(model: Model, plain: Model) -> None
         assert posterior.rsample(torch.Size([16])).isfinite().all()
 
 
+def test_gradients_at_points_without_variance() -> None:
+    """Where a function without noise was measured nothing is left of its variance, and a part of a ratio is zero."""
+    X, _ = rows(30, 0)
+    data = kitt.Dataset.from_arrays(X, 5 + np.sin(X[:, 0]) + X[:, 1])
+    fits = [kitt.fit(word, data, random_state=0) for word in ("RBF", "Matern52")]
+    exact = Model.of(Mixture.of(fits, [0.6, 0.4]), data).to_botorch()
+    Z = torch.tensor(np.concatenate([X[:3], X[:1], X[:2] + 0.1])).requires_grad_(True)
+    posterior = exact.posterior(Z)
+    (posterior.rsample(torch.Size([8])).sum() + posterior.distribution.covariance_matrix.sum()).backward()
+    assert Z.grad.isfinite().all()
+
+
 def test_far_beyond_the_end_of_a_transform(model: Model) -> None:
     """There all values of the target are the last one that the transform knows, without any variance."""
     gp = model.mixture.models[1]
@@ -231,8 +243,11 @@ def test_copies_and_states(model: Model) -> None:
     again = copy.deepcopy(first)
     torch.testing.assert_close(again.posterior(Z).mean, first.posterior(Z).mean)
     other = model.to_botorch()
-    for buffer in other.buffers():
-        buffer.zero_()
+    for tensor in (*other.parameters(), *other.buffers()):
+        tensor.data.copy_(torch.where(tensor == 0, tensor, tensor + 0.1))
+    assert not torch.allclose(other.posterior(Z).variance, first.posterior(Z).variance)
+    for part, own in zip(other.parts, model.to_botorch().parts, strict=True):  # rows are no state
+        part.X, part.y = own.X, own.y
     other.load_state_dict(first.state_dict())
     torch.testing.assert_close(other.posterior(Z).variance, first.posterior(Z).variance)
     assert first.subset_output([0]) is first
@@ -240,6 +255,39 @@ def test_copies_and_states(model: Model) -> None:
         first.subset_output([1])
     with pytest.raises(InvalidInputError, match=r"shape \(..., q, 2\)"):
         first.posterior(torch.zeros(3, 5))
+
+
+def test_parameters_determine_the_posterior(model: Model) -> None:
+    """As in any module of torch: they are found, and once they have changed the rows are conditioned on again."""
+    botorch_model, Z = model.to_botorch(), points(3)
+    assert sum(p.numel() for p in botorch_model.parameters()) == sum(gp.parameter_count for gp in model.mixture.models)
+    assert not botorch_model.posterior(Z).mean.requires_grad
+    assert not botorch_model.training
+    before = botorch_model.posterior(Z).mean
+    botorch_model.train()
+    with torch.no_grad():
+        for parameter in botorch_model.parameters():
+            parameter.add_(0.3)
+    changed = botorch_model.eval().posterior(Z)
+    assert not torch.allclose(changed.mean, before)
+    fresh = model.to_botorch()
+    fresh.load_state_dict(botorch_model.state_dict())
+    torch.testing.assert_close(fresh.posterior(Z).variance, changed.variance)
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_many_points_by_themselves_cost_no_joint_covariance(model: Model, noisy: bool) -> None:
+    botorch_model = model.to_botorch()
+    Z = points(4, 3)
+    conditioned = botorch_model.condition_on_observations(points(4, 2, seed=1), torch.full((4, 2, 1), 90.0))
+    for own in (botorch_model, conditioned):
+        alone, joint = (own.posterior(Z, observation_noise=noisy) for _ in range(2))
+        covariance = joint.distribution.covariance_matrix
+        torch.testing.assert_close(alone.mean, joint.distribution.mean.unsqueeze(-1))
+        torch.testing.assert_close(alone.variance[..., 0], torch.diagonal(covariance, dim1=-2, dim2=-1))
+        assert "distribution" not in alone.__dict__
+    many = points(20_000)  # a joint covariance would need 3 GB
+    assert botorch_model.posterior(many, observation_noise=noisy).variance.shape == (20_000, 1)
 
 
 def test_a_sparse_model_predicts_and_says_what_it_cannot(model: Model) -> None:

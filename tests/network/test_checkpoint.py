@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
@@ -95,6 +96,21 @@ def test_truncated(path: Path, size: int) -> None:
         load(path)
 
 
+def test_a_flipped_bit_is_found(path: Path) -> None:
+    whole = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for place in rng.integers(0, len(whole), 100):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(damaged)
+        with pytest.raises(CheckpointError):
+            load(path)
+    length = 8 + int.from_bytes(whole[:8], "little")
+    path.write_bytes(whole[:length] + bytes([whole[length] ^ 1]) + whole[length + 1 :])
+    with pytest.raises(CheckpointError, match="is damaged: its checksum is that of another content"):
+        load(path)
+
+
 @pytest.mark.parametrize(
     "content", [b"\x89PNG\r\n\x1a\n" + b"0" * 300, json.dumps({"a": 1} | FACTS.extra).encode(), b"\0" * 99]
 )
@@ -115,6 +131,7 @@ def tampered(path: Path, header: dict[str, str], facts: dict[str, Any]) -> Path:
     """The checkpoint with some of its header changed."""
     with safe_open(path, "pt") as file:
         tensors, metadata = {key: file.get_tensor(key) for key in file.keys()}, file.metadata()  # noqa: SIM118
+    del metadata["sha256"]
     metadata["facts"] = json.dumps(json.loads(metadata["facts"]) | facts)
     save_file(tensors, path, metadata | header)
     return path
@@ -176,4 +193,6 @@ def test_unknown_name_lists_the_bundled_ones(read: Any) -> None:
 def test_bundled_files_are_whole_and_small() -> None:
     for facts in bundled():
         assert load(facts.name).facts == facts
+        with safe_open(checkpoint._bundled()[facts.name], "pt") as file:
+            assert "sha256" in file.metadata()
         assert checkpoint._bundled()[facts.name].stat().st_size < 8e6

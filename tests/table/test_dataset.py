@@ -2,6 +2,7 @@
 
 import io
 import json
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -110,8 +111,6 @@ def test_encoding_refuses_other_dicts():
 
 def test_target_exclude_and_missing_rows():
     frame = table(id=[f"id{i}" for i in range(10)])
-    with pytest.raises(InvalidInputError, match=r"10 different texts .*'id0'.*exclude=\['id'\]"):
-        Dataset.from_frame(frame)
     data = Dataset.from_frame(frame, target="a", exclude="id")
     assert (data.names, data.target) == (("y",), "a")
     assert Dataset.from_frame(frame[["y", "a", "id"]], exclude=["id"]).target == "a"
@@ -136,7 +135,7 @@ def test_target_exclude_and_missing_rows():
         (table(b=list("rgbrgbrgbr")), "b", "numbers in the target 'b'; got text, such as 'r', 'g', 'b'"),
         (table(b=pd.date_range("2020", periods=10)), "b", "numbers in the target 'b'"),
         (table(price=np.arange(10)), "Prise", "did you mean 'price'"),
-        (table(b=1).drop(columns="a"), None, "only constant ones, b"),
+        (table(b=1).drop(columns="a"), None, "column 'b' is always 1.0: dropped"),
         (table()[:7], None, "at least 8 usable rows; got 7"),
         (table()[["y"]], None, "at least one input column"),
         (pd.DataFrame(), None, "a table without columns"),
@@ -203,3 +202,39 @@ def test_another_target_than_the_last_column_is_pointed_out():
     frame = pd.DataFrame({"a": np.arange(9.0), "z": np.arange(9.0) ** 2, "y": 1.0})
     assert Dataset.from_frame(frame, exclude="y").notes == ("the last column is excluded, so 'z' is the target",)
     assert not Dataset.from_frame(frame, "z", exclude="y").notes
+
+
+def test_columns_that_name_the_rows_are_set_aside() -> None:
+    """Also in files, and where new rows do not have them."""
+    names = [f"id{i}" for i in range(10)]
+    data = Dataset.from_frame(table(id=names, remark=[*names[:6], *["none"] * 4])[["id", "remark", "a", "y"]])
+    assert data.names == ("a",)
+    assert "column 'id': 10 different texts in 10 rows, which tell the rows apart: set aside" in data.notes
+    assert "column 'remark': 7 different texts in 10 rows, which tell the rows apart: set aside" in data.notes
+    again = Encoding.from_dict(data.encoding.to_dict())
+    assert again.encode(table()[["a"]])[0].tolist() == data.X.tolist()
+    many = Dataset.from_frame(pd.DataFrame({"city": [f"c{i % 30}" for i in range(90)], "a": range(90), "y": range(90)}))
+    assert many.notes == ("column 'city': 30 different texts in 90 rows, more than 20: set aside",)
+
+
+def test_all_damaged_columns_are_named_at_once() -> None:
+    damaged = [*map(str, range(100, 108)), "10O", "1l"]
+    frame = table(b=damaged, c=[*pd.date_range("2020", periods=9).astype(str), "soon"], d=[np.inf, *range(9)])
+    with pytest.raises(InvalidInputError) as told:
+        Dataset.from_frame(frame[["b", "c", "d", "y"]])
+    for part in ("'b'; got others too, such as '10O', '1l'", "'c'; got others too", "'d'; got 1 infinite"):
+        assert f"column {part}" in str(told.value)
+    said = told.value.message_for("command line")
+    assert "--exclude 'b'" in said
+    assert "--exclude 'c'" in said
+    assert str(pickle.loads(pickle.dumps(told.value))) == str(told.value)
+
+
+def test_cells_that_cannot_be_read_are_gaps() -> None:
+    data = Dataset.from_frame(table(kind=["u", "v"] * 5)[["a", "kind", "y"]])
+    new = pd.DataFrame({"a": ["1", "x", None], "kind": ["v", None, "u"]})
+    X, notes = data.encoding.encode(new, with_gaps=True)
+    np.testing.assert_array_equal(X, [[1, 1], [np.nan, np.nan], [np.nan, 0]])
+    assert notes == ("column 'a': no number, and taken as missing: 'x'",)
+    with pytest.raises(InvalidInputError, match="2 missing"):
+        data.encoding.encode(new)

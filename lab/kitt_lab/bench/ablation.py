@@ -20,8 +20,9 @@ from unittest.mock import patch
 
 import torch
 
+from kitt.journal import append
 from kitt.network import features, waves
-from kitt_lab.bench.runner import append, identity, read, versions
+from kitt_lab.bench.runner import identity, read, versions
 from kitt_lab.simulate import PAPER_DATA
 from kitt_lab.train.processes import OneProcess
 from kitt_lab.train.recipes import VALIDATION, Sizes, recipe

@@ -1,12 +1,11 @@
 """Runs cells and writes one JSON line for each: resumable and in parallel; a crash is recorded as a result.
 
 A `Cell` is its key, what to call, and with which arguments. Cells whose key is in the file already are skipped. Only this
-process writes: a line is appended whole, under a lock, and flushed to disk; one that a crash cut short is run again.
+process writes: a line is appended whole; one that a crash cut short is run again.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import subprocess
@@ -23,6 +22,7 @@ from pathlib import Path
 from platform import machine, python_version
 from typing import Any
 
+from kitt import journal
 from kitt.errors import InvalidInputError
 from kitt.runs import Killed, run_each
 
@@ -47,14 +47,7 @@ class Cell:
 
 
 def identity(key: Mapping[str, Any]) -> str:
-    return json.dumps(key, sort_keys=True, default=_plain)
-
-
-def _plain(value: Any) -> Any:
-    """A number of numpy or torch as JSON has it; anything else is an error of the benchmark."""
-    if hasattr(value, "item"):
-        return value.item()
-    raise TypeError(f"a line holds a {type(value).__name__}, which JSON cannot: {value!r}")
+    return json.dumps(key, sort_keys=True, default=journal.plain)
 
 
 @lru_cache
@@ -118,26 +111,10 @@ def mixed_commits(lines: Iterable[Line]) -> str:
 def read(path: Path | str) -> list[Line]:
     """The lines of a file, the last one of every key, without truncated lines; empty if there is no file."""
     by_key: dict[str, Line] = {}
-    if Path(path).exists():
-        for text in Path(path).read_text(encoding="utf-8").splitlines():
-            try:
-                line = json.loads(text)
-                by_key[identity(line["key"])] = line
-            except (ValueError, KeyError, TypeError):
-                continue
+    for line in journal.read(path):
+        if isinstance(line, dict) and "key" in line:
+            by_key[identity(line["key"])] = line
     return list(by_key.values())
-
-
-def append(path: Path | str, line: Line) -> None:
-    """Append one line atomically, also when other processes append at the same time."""
-    text = json.dumps(line, allow_nan=False, default=_plain) + "\n"
-    with open(path, "a+b") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        if file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
-            file.write(b"\n")  # end the line that a crash cut short
-        file.write(text.encode())
-        file.flush()
-        os.fsync(file.fileno())
 
 
 # --- running ---------------------------------------------------------------------------------------------------------
@@ -166,7 +143,7 @@ def run(cells: Iterable[Cell], path: Path | str, plan: Plan | None = None, repor
     done = {key for key in wanted if key in lines and not (plan.retry and lines[key]["status"] != "ok")}
     todo = [cell for key, cell in wanted.items() if key not in done]
     for count, line in enumerate(measured(todo, plan), len(done) + 1):
-        append(path, line)
+        journal.append(path, line)
         lines[identity(line["key"])] = line
         if report:
             report(count, len(wanted), line)
@@ -185,7 +162,7 @@ def measure(cell: Cell) -> Line:
     started, cpu = time.perf_counter(), time.process_time()
     try:
         line |= {"status": "ok", "result": dict(cell.work(**cell.arguments))}
-        json.dumps(line, allow_nan=False, default=_plain)
+        json.dumps(line, allow_nan=False, default=journal.plain)
     except Exception as error:
         last = traceback.format_exception(error)[-4:]
         line.pop("result", None)

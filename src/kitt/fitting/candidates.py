@@ -53,7 +53,7 @@ EFFORTS: Mapping[str, Effort] = {
         residual_rows=0,
         search=QUICK_SEARCH,
     ),
-    "normal": Effort(verified=3, kept=1, changing_noise=1, warped=1, arranged=2, plain=2, growth=1, residual_rows=300),
+    "normal": Effort(verified=3, kept=1, changing_noise=1, warped=1, arranged=1, plain=2, growth=1, residual_rows=300),
     "thorough": Effort(
         verified=3,
         kept=3,

@@ -76,14 +76,18 @@ class Fitter:
 
     def fit(self, expression: Expression | str, start: Tensor | None = None) -> GP:
         """Fit one expression. With `start`, flat parameters in the order of `solution`, there is no search."""
-        return _fit(_expression(expression), self.table, self.coarse, start, self.clock)
+        return _fit(self._expression(expression), self.table, self.coarse, start, self.clock)
 
     def attempt(self, expression: Expression | str, start: Tensor | None = None) -> GP | Failure:
         """Fit one expression, or say why that is impossible."""
         try:
             return self.fit(expression, start)
         except UNFIT as error:
-            return Failure(_expression(expression), str(error))
+            return Failure(self._expression(expression), str(error))
+
+    def _expression(self, expression: Expression | str) -> Expression:
+        """An expression, or the one that a text names, in which columns have the names of the table."""
+        return parse(expression, self.table.columns) if isinstance(expression, str) else expression
 
     @property
     def compares_all_rows(self) -> bool:
@@ -105,7 +109,7 @@ class Fitter:
     def coarse_score(self, expression: Expression | str) -> float:
         """The log evidence of an expression for the whole table, estimated from a few hundred of its rows, and what a noise
         model gains over constant noise."""
-        words = _expression(expression).noise_last.words
+        words = self._expression(expression).noise_last.words
         rows, n = self.coarse.table, len(self.table.y)
         try:
             best = self.coarse.solutions(words, self.clock)[0]
@@ -263,10 +267,6 @@ def _warnings(
             seen = [table.columns[d] for d in slot.columns]
             if at := [name for name, is_end in zip(seen, ends.tolist(), strict=True) if is_end]:
                 yield f"{slot.name} is as {word} as it may be for {', '.join(at)}"
-
-
-def _expression(expression: Expression | str) -> Expression:
-    return parse(expression) if isinstance(expression, str) else expression
 
 
 def _seed(random_state: RandomState) -> int:

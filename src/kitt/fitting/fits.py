@@ -23,8 +23,12 @@ from kitt.network.caption import Caption
 from kitt.table.table import Table
 
 WEIGHT_FOLDS = FoldsConfig(folds=5)
-CLEAR = 0.02  # variance of the noise, in units of the target's, below which columns are told apart: `kitt bench atlas`
+CLEAR = 0.01  # variance of the noise, in units of the target's, below which there is little: `kitt bench atlas`
+SCREENED_ROWS = 100  # up to so many rows, words that act on columns cost little: `kitt bench simulators`
 MOST_COLUMNS = 40  # of tables for which words that act on columns are tried; their time grows with it; set by hand
+# All fits of a thousand rows take about so many seconds, and those of more rows grow by this power of their number: with
+# 3,000 rows 139 seconds (`python -m kitt_lab.bench.large_table`).
+THOUSAND, SECONDS, GROWTH = 1000, 9.0, 2.5
 MANY_COLUMNS = 0.2  # columns per row from which weights come from refitted folds, up to so many rows:
 MANY_COLUMNS_ROWS = 1000  # 300 rows of 100 columns (tests/test_quality.py)
 
@@ -36,12 +40,16 @@ def rows_to_fit(table: Table, options: Options) -> Table:
 
 
 def places_to_fit(rows: int, options: Options) -> Tensor | None:
-    """The places of that subset, the same each time; None for a table of which all rows are used."""
+    """The places of that subset, the same each time; None for a table of which all rows are used.
+
+    A deadline makes the subset smaller, so that a verified caption and a plain kernel can be fitted to it in time.
+    """
     config = options.fit_config
-    if rows <= max(config.exact_rows, config.subset_rows):
+    affordable = math.inf if options.deadline is None else THOUSAND * (options.deadline / SECONDS) ** (1 / GROWTH)
+    if rows <= min(affordable, max(config.exact_rows, config.subset_rows)):
         return None
     generator = torch.Generator().manual_seed(options.random_state)
-    return torch.randperm(rows, generator=generator)[: config.subset_rows]
+    return torch.randperm(rows, generator=generator)[: int(min(affordable, config.subset_rows))]
 
 
 class Fitters:
@@ -118,13 +126,13 @@ def residual(fitters: Fitters, verified: Verified) -> Table | None:
     """What the best expression leaves of a few hundred rows, for the network to caption; None if it is to get no more words.
 
     It gets as many as the effort says, one after the other while they improve its score. With fewer than `residual_rows`
-    rows it gets some only where there is little noise: on 216 tables of `kitt bench atlas` at 200 rows a sum made a
-    difference on one.
+    rows it gets some only along one column with little noise: on 216 tables of `kitt bench atlas` at 200 rows a sum made a
+    difference on one, and words that act on columns are sums already.
     """
     effort = fitters.effort
     if not verified.scores or len(verified.asked) >= effort.growth:
         return None
-    if len(fitters.table.y) < effort.residual_rows and not fitters.is_clear:
+    if len(fitters.table.y) < effort.residual_rows and (fitters.table.X.shape[1] > 1 or not fitters.is_clear):
         return None
     best = verified.best
     if best in verified.asked or not best.signal or verified.scores[best] == -math.inf or fitters.clock.is_over:
@@ -145,9 +153,11 @@ def verify_longer(fitters: Fitters, verified: Verified, proposed: Sequence[Expre
 
 
 def verify_columns(fitters: Fitters, verified: Verified, progress: Progress) -> Verified:
-    """Score the words that act on columns where there are several columns, few enough, and little noise."""
+    """Score the words that act on columns where there are several columns, few enough, and few rows or little noise."""
     d = fitters.table.X.shape[1]
-    if not 1 < d <= MOST_COLUMNS or fitters.effort.arranged < 1 or fitters.clock.is_over or not fitters.is_clear:
+    if not 1 < d <= MOST_COLUMNS or fitters.effort.arranged < 1 or fitters.clock.is_over:
+        return verified
+    if len(fitters.table.y) > SCREENED_ROWS and not fitters.is_clear:
         return verified
     scores: dict[Expression, float] = {}
     for word in COLUMN_WORDS:

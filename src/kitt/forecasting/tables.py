@@ -12,7 +12,8 @@ from kitt.errors import InvalidInputError
 from kitt.forecasting.pipeline import forecast, read_arguments
 from kitt.forecasting.result import Forecast
 from kitt.forecasting.series import Series, read_index
-from kitt.table.encoding import read_numbers, similar, strays
+from kitt.table.cells import read_numbers, strays
+from kitt.table.encoding import similar
 from kitt.table.reading import Notes, column_names, listed
 
 if TYPE_CHECKING:
@@ -129,11 +130,23 @@ def _read_target(column: pd.Series) -> tuple[pd.Series, Notes]:
     return made, read[1]
 
 
-def dates_of(frame: pd.DataFrame, columns: ColumnRoles) -> str | None:
-    """The only column of dates that has no other role; None if there are none or several."""
+def times_of(frame: pd.DataFrame, columns: ColumnRoles) -> str | None:
+    """The only column without another role that holds dates; if there are none, the only one of evenly spaced numbers."""
     used = (columns.target, *columns.by, *columns.known)
-    dated = [name for name in frame.columns if name not in used and _has_dates(frame[name].dropna()[:_TRIED])]
-    return dated[0] if len(dated) == 1 else None
+    free = [name for name in frame.columns if name not in used]
+    dated = [name for name in free if _has_dates(frame[name].dropna()[:_TRIED])]
+    found = dated or [name for name in free if not columns.by and _is_even(frame[name])]
+    return found[0] if len(found) == 1 else None
+
+
+def _is_even(column: pd.Series) -> bool:
+    """Whether a column holds numbers that increase in steps of one size."""
+    import pandas as pd
+
+    if len(column) < 2 or not pd.api.types.is_numeric_dtype(column.dtype) or column.isna().any():
+        return False
+    steps = np.diff(column.to_numpy(np.float64))
+    return bool(steps[0] > 0 and np.allclose(steps, steps[0], rtol=1e-6, atol=0))
 
 
 def _has_dates(column: pd.Series) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kitt.errors import InvalidInputError
-from kitt.table.encoding import DATE_FORMATS
+from kitt.table.cells import DATE_FORMATS
 from kitt.table.scaling import FloatArray
 
 if TYPE_CHECKING:

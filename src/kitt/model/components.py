@@ -17,7 +17,7 @@ from torch import Tensor
 from kitt.fitting.noise import NoiseModel
 from kitt.table.scaling import Warp
 
-_TINY = 1e-300  # the least variance of a component
+_TINY = 1e-100  # the least variance of a component; its square can still be divided by, as gradients of ratios do
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib import metadata
@@ -20,15 +20,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kitt.errors import CheckpointError, InvalidInputError, KittError
-from kitt.files import load_document, write_text
+from kitt.files import checksum, load_document, write_text
 from kitt.fitting.options import Progress
 from kitt.formatting import counted
 from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.model.components import Component
 from kitt.model.evidence import Evidence, EvidenceConfig, gather
+from kitt.model.gaps import averaged, gaps_note
 from kitt.model.mixture import Mixture, shares_of
 from kitt.model.parts import Exportable
-from kitt.model.predictive import Tail
+from kitt.model.predictive import Predictive, Tail
 from kitt.model.stored import (
     FORMAT,
     OTHER_ROWS,
@@ -51,6 +52,8 @@ from kitt.table.ranges import far_rows_note
 from kitt.table.reading import Notes
 from kitt.table.scaling import FloatArray
 from kitt.table.table import Table
+
+_PREDICTED = 20  # rows that are predicted when a file is read
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +206,8 @@ class Model(Exportable):
         Parameters
         ----------
         table : data frame or array
-            M rows in raw units.
+            M rows in raw units. Where an input is missing or cannot be read, a warning says so, and the prediction is the
+            average over the values that other rows have there.
         noisy : bool
             Whether to predict observations, with their noise, or the function.
 
@@ -212,16 +216,32 @@ class Model(Exportable):
         mean, std : array of shape (M,)
             In units of the target.
         """
-        return self.mixture.predict(self._inputs(table), noisy)
+        X = self._inputs(table, with_gaps=True)
+        return self._filled(X, lambda predictive: self.mixture.moments_of(predictive), noisy)
 
     def summary(self, table: Any, levels: ArrayLike, noisy: bool = True) -> tuple[FloatArray, ...]:
         """What `predict` and `quantiles` return, from one predictive distribution: mean, std and quantiles."""
-        return self.summary_of(self._inputs(table), levels, noisy)
+        return self.summary_of(self._inputs(table, with_gaps=True), levels, noisy)
 
     def summary_of(self, X: FloatArray, levels: ArrayLike, noisy: bool = True) -> tuple[FloatArray, ...]:
         """Mean, std and quantiles for rows (M, D) that `encode` has encoded already."""
-        predictive = self.mixture.predictive(X, noisy)
-        return *self.mixture.moments_of(predictive), self.mixture.quantiles_of(predictive, levels)
+        mixture = self.mixture
+        return self._filled(X, lambda p: (*mixture.moments_of(p), mixture.quantiles_of(p, levels)), noisy)
+
+    def _filled(self, X: FloatArray, told: Callable[[Predictive], tuple[FloatArray, ...]], noisy: bool) -> Any:
+        """What is told of the predictive distribution of each row; of rows with gaps, of the average that `gaps` has."""
+        mixture, gaps = self.mixture, np.isnan(X).any(1)
+        if not gaps.any():
+            return told(mixture.predictive(X, noisy))
+        assert self.rows is not None
+        incomplete = told(averaged(lambda Z: mixture.predictive(Z, noisy), X[gaps], self.rows.X))
+        parts = tuple(np.empty((len(X), *part.shape[1:])) for part in incomplete)
+        for part, values in zip(parts, incomplete, strict=True):
+            part[gaps] = values
+        if not gaps.all():
+            for part, values in zip(parts, told(mixture.predictive(X[~gaps], noisy)), strict=True):
+                part[~gaps] = values
+        return parts
 
     def evidence(self, progress: Progress | None = None, config: EvidenceConfig | None = None) -> Evidence:
         """Cross-validate the model on its own rows: how well it predicts rows that it was not fitted to.
@@ -268,7 +288,7 @@ class Model(Exportable):
         array of shape (M, Q)
             In units of the target.
         """
-        return self.mixture.quantiles(self._inputs(table), levels, noisy)
+        return self.summary(table, levels, noisy)[-1]
 
     def log_density(self, table: Any, y: ArrayLike) -> FloatArray:
         """Log predictive density (M,) of observations `y` of the M rows of a table, in units of the target."""
@@ -296,13 +316,17 @@ class Model(Exportable):
         return self.mixture.sample(self._inputs(table), count, noisy, random_state)
 
     def encode(self, table: Any) -> tuple[FloatArray, Notes]:
-        """X (M, D) for `summary_of`, with notes on rows that the model knows little about: new texts, and far values."""
-        X, notes = self.encoding.encode(table)
+        """X (M, D) for `summary_of`, NaN where a cell cannot be read, with notes on what the model knows little about.
+
+        These are rows with gaps, texts that the fitted table does not have, and values far from its own.
+        """
+        X, notes = self.encoding.encode(table, with_gaps=True)
+        notes = (*notes, *gaps_note(X, self.encoding.names))
         return X, notes if self.rows is None else (*notes, *far_rows_note(self.encoding, X, self.rows.X))
 
-    def _inputs(self, table: Any) -> FloatArray:
-        X, notes = self.encoding.encode(table)
-        for note in notes:  # about text levels that were not seen before
+    def _inputs(self, table: Any, with_gaps: bool = False) -> FloatArray:
+        X, notes = self.encoding.encode(table, with_gaps)
+        for note in (*notes, *gaps_note(X, self.encoding.names)):  # such as text levels that were not seen before
             warnings.warn(note, stacklevel=3)
         return X
 
@@ -329,15 +353,28 @@ class Model(Exportable):
             model = cls(**fields_of(document))
             if document["rows"] is None:
                 return model
-            return model._conditioned(rows_of(document["rows"], model.encoding), details_of(document))
+            conditioned = model._conditioned(rows_of(document["rows"], model.encoding), details_of(document))
+            conditioned._check_finite()
+            return conditioned
         except CheckpointError:
             raise
-        except (KittError, ValueError, TypeError, OverflowError) as error:
+        except (KittError, ValueError, TypeError, ArithmeticError, LookupError, RuntimeError) as error:
             raise CheckpointError(f"this {FORMAT} document contradicts itself: {error}") from error
 
+    def _check_finite(self) -> None:
+        """Raise an error if predictions of the rows of the model, or of some of many, are not finite."""
+        X = self._kept_rows().X
+        some = X[np.unique(np.linspace(0, len(X) - 1, _PREDICTED).round().astype(np.intp))]
+        with np.errstate(all="ignore"):
+            predicted = self.mixture.predict(some)
+        if not all(np.isfinite(values).all() for values in predicted):
+            raise InvalidInputError("its predictions are not finite")
+
     def to_json(self, rows: bool = True) -> str:
-        """The document of `to_dict` as text."""
-        return json.dumps(self.to_dict(rows), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        """The document of `to_dict` and its checksum, as text."""
+        document = self.to_dict(rows)
+        document["checksum"] = checksum(document)
+        return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
     def save(self, path: str | os.PathLike[str], rows: bool = True) -> None:
         """Write the file, with or without the rows. Writing is atomic: a reader never sees half a file."""

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from kitt.errors import InvalidInputError
-from kitt.files import check_format, check_schema, read_schema
+from kitt.files import check_checksum, check_format, check_schema, read_schema
 from kitt.fitting.candidates import prior_of
 from kitt.fitting.config import FitConfig
 from kitt.fitting.fitted import Fitted, KnownNoise, TrainingRows
@@ -128,6 +128,8 @@ def facts_of(fitted: Fitted) -> dict[str, Any]:
 
 def conforming(document: Mapping[str, Any]) -> Mapping[str, Any]:
     """The document in this version; `CheckpointError` if it is of another kind or does not conform to the schema."""
+    if isinstance(document, Mapping) and document.get("format") == FORMAT:
+        check_checksum(document)
     document = check_format(document, FORMAT, VERSION, UPGRADES)
     check_schema(light(document), FORMAT, schema(), fitted_kernel.schema())  # `rows_of` checks rows, faster
     return document
@@ -229,6 +231,10 @@ def gp_of(entry: KernelEntry, rows: Dataset, details: Details) -> GP:
     X = torch.tensor(rows.X if s is None else s.transform_x(rows.X))
     y = torch.tensor(warp.forward(rows.y if s is None else s.transform_y(rows.y)))
     Z = None if known.inducing is None else torch.as_tensor(known.inducing, dtype=torch.float64)
+    if Z is not None and (Z.ndim != 2 or not len(Z) or Z.shape[1] != X.shape[1]):
+        raise InvalidInputError(
+            f"expected inducing points of {X.shape[1]} columns; got an array of shape {tuple(Z.shape)}"
+        )
     posterior = None if known.posterior is None or Z is None else _restored(entry.kernel, X, y, Z, known.posterior)
     training = TrainingRows(X, y, Z, posterior, _left_out(y, known.left_out))
     noise = None if entry.noise_model is None else KnownNoise(entry.noise_model)

@@ -30,6 +30,7 @@ _BY_LOSS = (
     "Kernels come in the order in which they should be tried. The expected loss is what choosing one costs, in nats per "
     "row: the first has about the least, and each further one is chosen for where those before it would be wrong."
 )
+_FEW = 30  # the largest count that is far from normally distributed; set by hand
 _BY_PROBABILITY = "Kernels come by decreasing probability."
 
 
@@ -216,6 +217,12 @@ def _is_count(x: FloatArray) -> bool:
     return whole and len(np.unique(x)) == len(x) and float(np.ptp(x)) < 1.5 * len(x)
 
 
+def _are_few_counts(values: FloatArray, rows: int) -> bool:
+    """Whether the different values of a target are counts: whole numbers from 0 or 1, small and often repeated."""
+    whole = bool((values == np.round(values)).all())
+    return whole and 0 <= values[0] <= 1 and values[-1] <= _FEW and 2 < len(values) <= rows / 2
+
+
 def _same(dataset: Dataset, most: int = 3) -> Iterator[tuple[str, str]]:
     """Pairs of columns of which one is the other in another unit: found on some of the rows, confirmed on all."""
     pairs = np.argwhere(np.triu(_correlated(dataset.X[:1000]), 1))
@@ -240,6 +247,11 @@ def cautions(dataset: Dataset, captions: Captions) -> Iterator[str]:
         yield (
             f"the target has only two values, {both}: predictions are their mean, not a class; a classifier may suit it "
             "better"
+        )
+    elif _are_few_counts(values, dataset.n):
+        yield (
+            f"the target holds counts, whole numbers from {values[0]:g} to {values[-1]:g}: they are modelled with "
+            "normal noise, so low quantiles may lie below the smallest count; a Poisson regression may suit them better"
         )
     for name, x in zip(dataset.names, dataset.X.T, strict=True):
         if dataset.d > 1 and _is_count(x):

@@ -21,8 +21,9 @@ from kitt.fitting.gp import GP
 from kitt.fitting.options import Options
 from kitt.model.mixture import Mixture
 from kitt.model.predictive import Predictive
+from kitt.table.cells import read_numbers
 from kitt.table.dataset import Dataset, values_of
-from kitt.table.encoding import Encoding, read_numbers
+from kitt.table.encoding import Encoding
 from kitt.table.frames import as_frame
 from kitt.table.reading import Notes, column_names
 from kitt.table.scaling import FloatArray

@@ -6,6 +6,7 @@ learned (the expected losses of kernels, `network.advice`). Checkpoints in `kitt
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -115,8 +116,9 @@ def save(
     stored |= {_EXTRA + key: value for key, value in (tensors or {}).items()}
     facts = replace(facts, parameters=sum(p.numel() for p in parameters.values()))
     header = {"format": FORMAT, "version": str(VERSION), "facts": json.dumps(facts.to_dict())}
+    whole = {key: value.cpu().contiguous() for key, value in stored.items()}
     with replacing(path) as file:
-        file.write(to_bytes({key: value.cpu().contiguous() for key, value in stored.items()}, header))
+        file.write(to_bytes(whole, {**header, "sha256": _checksum(whole, header)}))
     return Path(path)
 
 
@@ -127,7 +129,7 @@ def load(name_or_path: str | Path) -> LoadedModel:
 
 
 def read_facts(name_or_path: str | Path) -> Checkpoint:
-    """The metadata of a checkpoint, read without its weights."""
+    """The metadata of a checkpoint, read without its weights, and so without a look at its checksum."""
     path = path_of(name_or_path)
     with _opened(path) as file:
         return _facts(path, file)
@@ -161,6 +163,7 @@ def _load(path: Path) -> LoadedModel:
     with _opened(path) as file:
         facts = _facts(path, file)
         stored = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
+        _check(path, stored, file.metadata())
     weights = {key.removeprefix(_MODEL): value for key, value in stored.items() if key.startswith(_MODEL)}
     extra = {key.removeprefix(_EXTRA): value for key, value in stored.items() if key.startswith(_EXTRA)}
     with torch.random.fork_rng(devices=[]):  # the initial weights, soon overwritten, use no randomness
@@ -170,6 +173,22 @@ def _load(path: Path) -> LoadedModel:
     except RuntimeError as error:
         raise CheckpointError(f"{path}: the weights do not fit the network of the config: {error}") from error
     return LoadedModel(model.eval().requires_grad_(False), facts, extra)
+
+
+def _checksum(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
+    """The SHA-256 of the header, without its own field, and of the names, types, shapes and bytes of all tensors."""
+    about = {key: value for key, value in header.items() if key != "sha256"}
+    shapes = {key: (str(value.dtype), list(value.shape)) for key, value in tensors.items()}
+    digest = hashlib.sha256(json.dumps([about, shapes], sort_keys=True).encode())
+    for key in sorted(tensors):
+        digest.update(tensors[key].reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _check(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> None:
+    """Raise CheckpointError if the file is not what its checksum says; one of an older release has none."""
+    if "sha256" in header and header["sha256"] != _checksum(tensors, header):
+        raise CheckpointError(f"{path} is damaged: its checksum is that of another content; copy or download it again")
 
 
 @contextmanager
@@ -195,6 +214,10 @@ def _facts(path: Path, file: Any) -> Checkpoint:
         facts = Checkpoint.from_dict(json.loads(header["facts"]))
     except (KeyError, TypeError, ValueError) as error:  # InvalidInputError is a ValueError
         raise CheckpointError(f"{path}: the header cannot be read by KITT {code_version()}: {error}") from error
+    if strange := header.keys() - {"format", "version", "facts", "sha256"}:
+        raise CheckpointError(
+            f"{path} is damaged: its header has {', '.join(sorted(strange))}; copy or download it again"
+        )
     if facts.words != VOCABULARY:
         raise CheckpointError(f"{path} was trained on other words than the {len(VOCABULARY)} of KITT {code_version()}")
     return replace(facts, name=path.stem) if path in _bundled().values() else facts

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from kitt.errors import InvalidInputError
 from kitt.formatting import counted
+from kitt.table.cells import read_numbers, strays
 from kitt.table.encoding import (
     Encoding,
     array_of,
@@ -22,9 +23,7 @@ from kitt.table.encoding import (
     check_unique,
     frame_of,
     matrix_of,
-    read_numbers,
     similar,
-    strays,
 )
 from kitt.table.frames import as_frame
 from kitt.table.reading import Notes, Source, column_names, default_names, listed, read_table, refusal
@@ -292,6 +291,13 @@ def _column(y: Any, rows: int) -> Any:
 def _target(series: pd.Series) -> tuple[FloatArray, Notes]:
     read = read_numbers(series)
     if read is None:
+        classes = series.astype(str).unique()
+        if len(classes) == 2:
+            raise refusal(
+                f"numbers in the target '{series.name}'",
+                f"text with two levels, {listed(classes)}",
+                "KITT predicts numbers, not classes: write 0 and 1 for the share of one of them, or use a classifier",
+            )
         remedy = "correct these cells, or name another target"
         raise refusal(f"numbers in the target '{series.name}'", f"text, {strays(series)}", remedy)
     if read[0].min() == read[0].max():

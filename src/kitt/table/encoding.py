@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kitt.errors import InvalidInputError
 from kitt.formatting import counted
+from kitt.table.cells import (
+    DATE_FORMATS,
+    check_mostly_text,
+    is_text,
+    notation_of,
+    read_dates,
+    read_numbers,
+    strays,
+    texts_of,
+)
 from kitt.table.frames import as_frame
 from kitt.table.reading import Notes, column_names, default_names, is_nameless, listed, nameless_width, refusal
 from kitt.table.scaling import FloatArray
@@ -19,19 +30,17 @@ from kitt.table.scaling import FloatArray
 if TYPE_CHECKING:
     import pandas as pd
 
-MAX_LEVELS = 20  # a text column with more levels is refused
-DATE_FORMATS = (
-    "ISO8601",
-    *(day + time for day in ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y") for time in ("", " %H:%M", " %H:%M:%S")),
-)
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+MAX_LEVELS = 20  # a text column with more levels is set aside
 
 
 @dataclass(frozen=True)
 class Column:
-    """How one input column is encoded as none (constant), one (number, date, two levels) or several columns of X."""
+    """How one input column is encoded as none (constant, unused), one (number, date, two levels) or several columns of X."""
 
     name: str
-    kind: Literal["constant", "number", "date", "levels"]
+    kind: Literal["constant", "unused", "number", "date", "levels"]
     levels: tuple[str, ...] = ()
     origin: str = ""  # the date that is day 0
     format: str = ""  # how dates are written, or numbers with separators: a key of `_NOTATIONS`
@@ -45,7 +54,7 @@ class Column:
     def outputs(self) -> tuple[str, ...]:
         if self.kind == "levels":
             return tuple(f"{self.name}={level}" for level in self.indicators)
-        return () if self.kind == "constant" else (self.name,)
+        return () if self.kind in ("constant", "unused") else (self.name,)
 
     @classmethod
     def learn(cls, series: pd.Series) -> tuple[Column, Notes]:
@@ -60,20 +69,16 @@ class Column:
             column = cls(name, "date", origin=distinct.min().isoformat(), format=written)
             notes = (f"{label}: dates, in days since {column.origin}",)
         else:
-            distinct = np.unique(_texts(series))
+            distinct = np.unique(texts_of(series))
             column = cls(name, "levels", levels=tuple(distinct))
             notes = (f"{label}: text with {len(distinct)} levels, as 0/1 in {listed(column.outputs)}",)
         if len(distinct) == 1:
             return cls(name, "constant"), (f"{label} is always {distinct[0]}: dropped",)
         if len(column.levels) > most:
-            raise refusal(
-                f"numbers, dates, or text with at most {most} levels in {label}",
-                f"{len(distinct)} different texts in {len(series)} rows, {strays(series)}",
-                f"exclude it (exclude=['{name}']), or correct these cells",
-                {
-                    "command line": f"leave it out with --exclude '{name}', or correct these cells",
-                    "page": "untick it among the columns to use, or correct these cells",
-                },
+            check_mostly_text(series)
+            what = "which tell the rows apart" if len(distinct) > len(series) / 2 else f"more than {most}"
+            return cls(name, "unused"), (
+                f"{label}: {len(distinct)} different texts in {len(series)} rows, {what}: set aside",
             )
         return column, notes
 
@@ -82,14 +87,14 @@ class Column:
         import pandas as pd
 
         if self.kind == "levels":
-            texts = _texts(series)
+            texts = texts_of(series)
             unseen = sorted(set(texts) - set(self.levels))
             as_what = f"as '{self.levels[0]}'" if len(self.levels) == 2 else "as none of the known levels"
             note = f"column '{self.name}': levels not seen before, taken {as_what}: {listed(unseen)}"
             return np.equal.outer(texts, np.array(self.indicators, object)).astype(np.float64), (note,) * bool(unseen)
         if self.kind == "number" and (read := read_numbers(series, self.format)) is not None:
-            is_text = _is_text(series) or not self.format
-            odd = "" if is_text else next((str(v) for v in series if v != np.round(v)), "")
+            is_any = is_text(series) or not self.format
+            odd = "" if is_any else next((str(v) for v in series if v != np.round(v)), "")
             note = (
                 f"column '{self.name}': {odd} taken as it is, although the fitted table has numbers like {self.format}"
             )
@@ -102,6 +107,33 @@ class Column:
             strays(series),
             "correct these cells",
         )
+
+    def encode_known(self, series: pd.Series) -> tuple[FloatArray, Notes]:
+        """What `encode` returns, with NaN where a cell is missing or cannot be read, which a note says."""
+        known, strange = series.notna().to_numpy(), list[Any]()
+        try:
+            values, notes = self._encode_any(series[known])
+        except InvalidInputError:
+            strange = [value for value in series[known].unique() if not self._reads(value)]
+            known = known & ~series.isin(strange).to_numpy()
+            values, notes = self._encode_any(series[known])
+        X = np.full((len(series), len(self.outputs)), np.nan)
+        X[known] = values
+        said = f"column '{self.name}': no {self.kind}, and taken as missing: {listed(map(repr, strange))}"
+        return X, (*notes, *[said] * bool(strange))
+
+    def _encode_any(self, series: pd.Series) -> tuple[FloatArray, Notes]:
+        """What `encode` returns, also of no cells at all, which have no type."""
+        return self.encode(series) if len(series) else (np.empty((0, len(self.outputs))), ())
+
+    def _reads(self, value: Any) -> bool:
+        import pandas as pd
+
+        try:
+            self.encode(pd.Series([value], name=self.name))
+        except InvalidInputError:
+            return False
+        return True
 
 
 @dataclass(frozen=True)
@@ -117,20 +149,23 @@ class Encoding:
 
     @classmethod
     def learn(cls, inputs: pd.DataFrame, target: str) -> tuple[Encoding, Notes]:
-        learned = [Column.learn(inputs[name]) for name in inputs]
+        learned = _each(lambda name: Column.learn(inputs[name]), list(inputs))
         encoding = cls(tuple(column for column, _ in learned), target)
         if not encoding.names:
             raise refusal(
                 f"at least one input column that varies, beside the target '{target}'",
-                f"only constant ones, {listed(inputs)}" if learned else "none",
+                f"only such as carry nothing, {'; '.join(n for _, notes in learned for n in notes)}"
+                if learned
+                else "none",
                 "check the separator of the file, the target and the excluded columns",
             )
         return encoding, tuple(note for _, notes in learned for note in notes)
 
-    def encode(self, table: Any) -> tuple[FloatArray, Notes]:
+    def encode(self, table: Any, with_gaps: bool = False) -> tuple[FloatArray, Notes]:
         """X (N, D) for a raw table, with notes. Columns are matched by name, or as in `named` if they have none.
 
-        The table is an array, or a data frame of pandas, polars or Arrow.
+        The table is an array, or a data frame of pandas, polars or Arrow. With gaps allowed, X is NaN where a cell is
+        missing or cannot be read, which otherwise is an error.
         """
         whole = self.named(table)
         names, needed = column_names(whole), [column for column in self.columns if column.outputs]
@@ -140,8 +175,10 @@ class Encoding:
                 f"the columns {wanted}", f"no {listed(lacking)}", similar(lacking[0], names) or "add what is missing"
             )
         frame = whole[[column.name for column in needed]]
-        check_complete(frame, "fill the cells in, or leave these rows out")
-        blocks, notes = zip(*(column.encode(frame[column.name]) for column in needed), strict=True)
+        if not with_gaps:
+            check_complete(frame, "fill the cells in, or leave these rows out")
+        encode = Column.encode_known if with_gaps else Column.encode
+        blocks, notes = zip(*_each(lambda column: encode(column, frame[column.name]), needed), strict=True)
         return np.hstack(blocks), sum(notes, ())
 
     def named(self, table: Any) -> pd.DataFrame:
@@ -176,109 +213,17 @@ class Encoding:
             raise refusal("what Encoding.to_dict wrote", str(error), "write the file again") from error
 
 
-_NOTATIONS = {  # how a thousand is written: the separator of thousands, and the decimal mark
-    "1,000": (",", r"\."),
-    "1.000,0": (r"\.", ","),
-    "1 000": ("[ \u00a0\u202f]", "[.,]"),
-    "1'000": ("['\u2019]", r"\."),
-}
-
-
-def read_numbers(series: pd.Series, notation: str = "") -> tuple[FloatArray, Notes] | None:
-    """The column as finite numbers, with a note if they were written in another form; None if it holds something else.
-
-    The notation of texts with separators is taken from the column itself if none is given.
-    """
-    import pandas as pd
-
-    values: Any = series
-    note, kind, label = "", series.dtype.kind, f"column '{series.name}'"
-    if kind == "c" or (series.dtype == object and any(isinstance(v, complex | np.complexfloating) for v in series)):
-        raise refusal(f"real numbers in {label}", "complex ones", "use their real part or their modulus")
-    if kind == "m":
-        values, note = values / pd.Timedelta(days=1), "durations, in days"
-    elif kind == "b":
-        note = "true and false, as 1 and 0"
-    elif _is_text(series):
-        values = pd.Series(_texts(series)).str.lower()
-        if values.isin(["true", "false"]).all():
-            values, note = values == "true", "true and false, as 1 and 0"
-        else:
-            if notation := notation or notation_of(series):
-                values, note = _without_separators(values, notation), f"{notation} read as 1000"
-            values = pd.to_numeric(values, errors="coerce")
-    elif not pd.api.types.is_numeric_dtype(series.dtype):
-        return None
-    numbers = values.to_numpy(dtype=np.float64)
-    if np.isnan(numbers).any():
-        return None
-    if infinite := np.isinf(numbers).sum():
-        remedy = "remove these rows, or leave the cells empty and drop missing values"
-        raise refusal(f"finite numbers in {label}", f"{infinite} infinite", remedy)
-    return numbers, (f"{label}: {note}",) if note else ()
-
-
-def notation_of(series: pd.Series) -> str:
-    """The notation with separators of thousands that some cell has for certain; empty if there is none."""
-    import pandas as pd
-
-    if not _is_text(series):
-        return ""
-    texts = pd.Series(_texts(series))
-    for notation, (group, point) in _NOTATIONS.items():
-        decimals = rf"({point}\d+)" + ("" if notation == "1.000,0" else "?")  # 1.000 by itself is 1
-        if texts.str.fullmatch(rf"[+-]?[1-9]\d{{0,2}}({group}\d{{3}})+{decimals}").any():
-            return notation
-    return ""
-
-
-def _without_separators(texts: pd.Series, notation: str) -> pd.Series:
-    """All cells in the notation of Python; empty where a separator stands in a place that the notation does not know."""
-    group, point = _NOTATIONS[notation]
-    is_written = texts.str.fullmatch(rf"[+-]?(\d{{1,3}}({group}\d{{3}})+|\d+)({point}\d+)?")
-    plain = texts.str.replace(group, "", regex=True).str.replace(",", ".")
-    return plain.where(is_written, texts.mask(texts.str.contains(group), ""))
-
-
-def read_dates(series: pd.Series, formats: Sequence[str]) -> tuple[pd.Series, str] | None:
-    """The column as dates without time zone, and the format they are written in; None if it holds something else."""
-    import pandas as pd
-
-    def parsed(texts: pd.Series, written: str) -> pd.Series:
-        return pd.to_datetime(texts, format=written, errors="coerce", utc=True).dt.tz_localize(None)
-
-    if isinstance(series.dtype, pd.PeriodDtype):
-        series = series.dt.to_timestamp()
-    if series.dtype.kind == "M":
-        return parsed(series, "ISO8601"), "ISO8601"
-    if not _is_text(series):
-        return None
-    texts = pd.Series(_texts(series))
-    candidates = [written for written in formats if parsed(texts[:1], written).notna().all()]
-    readings = [(dates, written) for written in candidates if (dates := parsed(texts, written)).notna().all()]
-    if any(not dates.equals(readings[0][0]) for dates, _ in readings):
-        got = f"'{texts[0]}', which fits {' and '.join(written for _, written in readings)}"
-        raise refusal(f"dates with one reading in column '{series.name}'", got, "write them as 2020-12-31")
-    return readings[0] if readings else None
-
-
-def _is_text(series: pd.Series) -> bool:
-    import pandas as pd
-
-    return pd.api.types.is_string_dtype(series.dtype)  # true of object, too
-
-
-def _texts(series: pd.Series) -> NDArray[np.object_]:
-    return np.array([str(value).strip() for value in series], dtype=object)
-
-
-def strays(series: pd.Series) -> str:
-    """Examples of what is not a number in a column."""
-    import pandas as pd
-
-    texts = pd.Series(_texts(series))
-    strays = texts[pd.to_numeric(texts, errors="coerce").isna()]
-    return "such as " + ", ".join(f"'{text}'" for text in (strays if len(strays) else texts).unique()[:3])
+def _each(action: Callable[[_T], _R], items: Sequence[_T]) -> list[_R]:
+    """The action on every item; if some are refused, one error that names all of them."""
+    done, errors = [], []
+    for item in items:
+        try:
+            done.append(action(item))
+        except InvalidInputError as error:
+            errors.append(error)
+    if errors:
+        raise InvalidInputError.of_all(errors)
+    return done
 
 
 # Arrays and frames, and errors about their shapes, names and missing cells.

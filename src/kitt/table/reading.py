@@ -28,14 +28,15 @@ Notes = tuple[str, ...]  # what was done to a table, as sentences for the user
 
 SNIFFED_LINES = 200
 SEPARATORS = (";", "\t", "|", ",", r"\s+")  # if several fit equally well, the first of them is taken
+_EXCEL = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # the first bytes of .xlsx and of .xls
 MISSING = ("", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None")
 
 
 def read_table(source: Source) -> tuple[pd.DataFrame, Notes]:
     """Read a raw table from a path, from "-" (standard input) or from an open file; also return notes on how it was read.
 
-    The file is text with one of `SEPARATORS` and decimal points or commas, or Parquet, and may be gzipped. Its name does not
-    matter. A table without header line becomes a data frame without column names.
+    The file is text with one of `SEPARATORS` and decimal points or commas, Parquet, or Excel (of several sheets the first),
+    and may be gzipped. Its name does not matter. A table without header line becomes a data frame without column names.
     """
     data, label = _content(source)
     if data.startswith(b"\x1f\x8b"):
@@ -43,7 +44,9 @@ def read_table(source: Source) -> tuple[pd.DataFrame, Notes]:
             data = gzip.decompress(data)
         except (OSError, EOFError, zlib.error) as error:
             raise refusal("a whole gzip file", f"a damaged one, {label} ({error})", "fetch it again") from error
-    return (_read_parquet(data, label), ()) if data.startswith(b"PAR1") else _read_text(_decode(data, label), label)
+    if data.startswith(b"PAR1"):
+        return _read_parquet(data, label), ()
+    return _read_excel(data, label) if data.startswith(_EXCEL) else _read_text(_decode(data, label), label)
 
 
 def _content(source: Source) -> tuple[bytes, str]:
@@ -70,7 +73,7 @@ def _decode(data: bytes, label: str) -> str:
     if not text.strip():
         raise refusal("a table", f"{label}, an empty file", "check that it was saved")
     if re.search(r"[\x00-\x08\x0e-\x1f]", text):
-        raise refusal("CSV text or Parquet", f"{label}, another binary file", "save the table as CSV")
+        raise refusal("CSV text, Parquet or Excel", f"{label}, another binary file", "save the table as CSV")
     return re.sub(r"\A(?:[ \t]*[\r\n])+", "", text)  # without empty lines at the top
 
 
@@ -83,6 +86,29 @@ def _read_parquet(data: bytes, label: str) -> pd.DataFrame:
         raise MissingExtraError("pyarrow", "parquet", "reading Parquet") from error
     except (OSError, ValueError) as error:
         raise refusal("a whole Parquet file", f"a damaged one, {label} ({error})", "fetch it again") from error
+
+
+def _read_excel(data: bytes, label: str) -> tuple[pd.DataFrame, Notes]:
+    import pandas as pd
+
+    try:
+        sheets = pd.read_excel(
+            io.BytesIO(data), sheet_name=None, header=None, keep_default_na=False, na_values=list(MISSING)
+        )
+    except ImportError as error:
+        raise MissingExtraError(error.name or "openpyxl", "excel", "reading Excel") from error
+    except Exception as error:  # the readers raise errors of many kinds
+        raise refusal("a whole Excel file", f"a damaged one, {label} ({error})", "save it again, or as CSV") from error
+    first, *others = sheets
+    notes: Notes = (f"sheet '{first}' of {len(sheets)}, without {listed(others)}",) if others else ()
+    cells = sheets[first].dropna(how="all").dropna(how="all", axis=1)
+    if cells.empty:
+        raise refusal("a table", f"an empty sheet '{first}' in {label}", "put the table on the first sheet")
+    rows = [["" if pd.isna(cell) else str(cell) for cell in row] for row in cells.head(SNIFFED_LINES).to_numpy()]
+    header = [cell.strip() for cell in rows[0]] if _has_header(rows, ".") else None
+    below = cells.iloc[0 if header is None else 1 :]
+    frame = below.set_axis(range(below.shape[1]), axis=1).reset_index(drop=True).infer_objects()
+    return _with_names(frame, header, notes, label)
 
 
 def _read_text(text: str, label: str) -> tuple[pd.DataFrame, Notes]:

@@ -12,6 +12,7 @@ import pytest
 
 import kitt
 from kitt.app.cli import demo
+from kitt.app.cli import suggest as suggesting
 from kitt.app.cli import tables as commands
 from kitt.fitting.options import Options
 
@@ -104,6 +105,20 @@ def test_a_directory_in_several_processes(run, folder) -> None:
     ]
 
 
+def test_a_directory_into_a_file(run, folder, tmp_path) -> None:
+    out = tmp_path / "kernels.jsonl"
+    (tmp_path / "broken.csv").write_text("")
+    code, printed, err = run("suggest", tmp_path / "broken.csv", folder, "-o", out)
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert code == 2
+    assert printed == f"{len(lines)} lines in {out}\n"
+    assert [Path(line["table"]).name for line in lines] == ["broken.csv", "one.csv", "two.csv"]
+    assert "empty" in lines[0]["error"]
+    assert "broken.csv: expected" in err
+    assert lines[1]["captions"]
+    assert {path.name for path in tmp_path.iterdir() if path.is_file()} == {"broken.csv", "kernels.jsonl"}
+
+
 def test_a_cluster(run, folder) -> None:
     cluster = pytest.importorskip("distributed").LocalCluster(n_workers=1, processes=False, dashboard_address=None)
     with cluster:
@@ -114,7 +129,7 @@ def test_a_cluster(run, folder) -> None:
 
 def test_defaults_are_those_of_the_pipeline() -> None:
     names = {"seed": "random_state"}
-    for command in (commands.suggest, commands.fit, commands.report):
+    for command in (suggesting.suggest, commands.fit, commands.report):
         for name, parameter in inspect.signature(command).parameters.items():
             name = names.get(name, name)
             if name in Options.__dataclass_fields__:
@@ -144,6 +159,25 @@ def test_missing_values(run, folder) -> None:
     assert "=True" not in err
     code, out, _ = run("suggest", "-", "--drop-missing", "--json", stdin=text)
     assert (code, json.loads(out)["rows"]) == (0, 30)
+
+
+def test_rows_with_gaps_do_not_stop_the_others(run, folder, model, tmp_path) -> None:
+    new = pd.read_csv(folder / "new.txt.part").astype(object)
+    new.loc[1, "a"], new.loc[2, "b"] = None, "much"
+    new.to_csv(tmp_path / "new.csv", index=False)
+    code, text, err = run("predict", model, tmp_path / "new.csv", "--json")
+    assert code == 0
+    assert "column 'b': no number, and taken as missing: 'much'" in err
+    assert "2 rows of 4 without a value of a (1), b (1)" in err
+    made = [json.loads(line) for line in text.splitlines()]
+    whole = [json.loads(line) for line in run("predict", model, folder / "new.txt.part", "--json")[1].splitlines()]
+    assert [m["mean"] == pytest.approx(w["mean"]) for m, w in zip(made, whole, strict=True)] == [
+        True,
+        False,
+        False,
+        True,
+    ]
+    assert made[1]["std"] > whole[1]["std"]
 
 
 def test_fit_predict_explain_export(run, folder, model, tmp_path) -> None:

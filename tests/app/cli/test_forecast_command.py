@@ -2,12 +2,16 @@
 
 import io
 import json
+import signal
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+
+from kitt.journal import append
 
 
 @pytest.fixture
@@ -39,7 +43,7 @@ def test_the_only_column_of_dates_has_the_times(run, sales: Path) -> None:
     code, text, errors = run(sales, "-n", 2)
     assert code == 0
     assert "12 steps (a year)" in " ".join(text.split())
-    assert "the dates of column 'month' are the times" in errors
+    assert "column 'month' has the times" in errors
     frame = pd.read_csv(sales)
     pd.concat([frame, frame[:1]]).to_csv(sales, index=False)
     code, _, errors = run(sales, "-n", 2)
@@ -50,6 +54,10 @@ def test_the_only_column_of_dates_has_the_times(run, sales: Path) -> None:
 def test_a_column_of_numbers_that_may_be_times_is_pointed_out(run, sales: Path) -> None:
     frame = pd.read_csv(sales)
     frame.assign(month=np.arange(48) * 2).to_csv(sales, index=False)
+    code, _, errors = run(sales, "-n", 2, "--season", 0)
+    assert code == 0
+    assert "column 'month' has the times" in errors  # they are evenly spaced
+    frame.assign(month=np.arange(48) ** 2).to_csv(sales, index=False)
     code, _, errors = run(sales, "-n", 2, "--season", 0)
     assert code == 0
     assert "column 'month' looks like times and is not used" in errors
@@ -121,6 +129,54 @@ def test_a_scheduler_that_is_not_there_is_told(run, sales: Path, monkeypatch: py
     code, _, errors = run(sales.parent, "--time", "month", "--scheduler", "tcp://127.0.0.1:1")
     assert code == 2
     assert "expected a dask scheduler at 'tcp://127.0.0.1:1'" in errors
+
+
+def test_ctrl_c_keeps_what_is_done_and_the_command_goes_on(run, tmp_path: Path) -> None:
+    table, out, journal = (tmp_path / name for name in ("long.csv", "out.csv", "out.csv.journal"))
+    days = pd.date_range("2024-01-01", periods=16, tz="Europe/Berlin").strftime("%Y-%m-%d")
+    rows = [(f"shop {shop}", day, (i + shop) % 4 + 10.5) for shop in range(5) for i, day in enumerate(days)]
+    pd.DataFrame(rows, columns=["shop", "day", "units"]).to_csv(table, index=False)
+    arguments = [table, "--time", "day", "--by", "shop", "-n", 2, "--season", 4]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kitt.journal.append", interrupted_after(3))
+        code, _, errors = run(*arguments, "-o", out)
+    assert code == 130
+    assert errors.strip() == f"stopped: 3 results are kept in {journal}: give the same command again to go on"
+    assert len(journal.read_text().splitlines()) == 3
+    assert not out.exists()
+    text = run(*arguments)[1]
+    journal.write_text(journal.read_text() + '{"cut short')
+    made: list[object] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kitt.journal.append", lambda path, line: made.append(line))
+        assert run(*arguments, "-o", out)[0] == 0
+    assert len(made) == 2
+    assert out.read_text() == text
+    assert not journal.exists()
+
+
+def test_what_other_options_made_is_not_used(run, tmp_path: Path) -> None:
+    rows = [(shop, (i + k) % 4 + 10.5) for k, shop in enumerate("ab") for i in range(16)]
+    pd.DataFrame(rows, columns=["shop", "units"]).to_csv(tmp_path / "long.csv", index=False)
+    out, arguments = tmp_path / "out.csv", (tmp_path / "long.csv", "--by", "shop", "-n", 2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kitt.journal.append", interrupted_after(1))
+        assert run(*arguments, "--season", 4, "-o", out)[0] == 130
+    assert run(*arguments, "--season", 0, "-o", out)[0] == 0
+    assert out.read_text() == run(*arguments, "--season", 0)[1] != run(*arguments, "--season", 4)[1]
+
+
+def interrupted_after(lines: int) -> Callable[[object, object], None]:
+    """Writing to a journal, until this process gets the signal of Ctrl+C after so many lines."""
+    written: list[object] = []
+
+    def write(path: object, line: object) -> None:
+        append(path, line)
+        written.append(line)
+        if len(written) == lines:
+            signal.raise_signal(signal.SIGINT)
+
+    return write
 
 
 def test_json(run, sales: Path) -> None:

@@ -12,9 +12,7 @@ import pandas as pd
 import pytest
 
 pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
-import uvicorn
-
-from kitt.app.page.app import create_app
+from kitt.app.page.app import create_app, server_of
 from kitt.app.page.settings import Settings
 
 PATIENCE = 600.0  # seconds after which something hangs; a busy machine takes less
@@ -47,9 +45,9 @@ class Server:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        self.app = create_app(Settings(port=self.port, **settings))
-        config = uvicorn.Config(self.app, port=self.port, log_level="critical", timeout_graceful_shutdown=1)
-        self._server = uvicorn.Server(config)
+        chosen = Settings(port=self.port, **settings)
+        self.app = create_app(chosen)
+        self._server = server_of(self.app, chosen)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self.url = f"http://127.0.0.1:{self.port}"
         self.http = httpx.Client(base_url=self.url, timeout=PATIENCE)

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from kitt.app.cli.display import bar, console, errors, json_lines, notes, records, write
+from kitt.app.cli.many import journal_beside, stoppable
 from kitt.app.cli.options import AsJson, Target, examples, files_of, levels_of
 from kitt.errors import InvalidInputError, KittError
 from kitt.files import check_writable
@@ -92,7 +93,7 @@ def forecast(
 
 def _tasks(paths: Sequence[str], wanted: ColumnRoles) -> list[SeriesTask]:
     """The name, the rows and the columns of each series; for one of several files that cannot be read, the error."""
-    from kitt.forecasting.tables import dates_of, series_of
+    from kitt.forecasting.tables import series_of, times_of
     from kitt.table.reading import read_table
 
     tasks: list[SeriesTask] = []
@@ -105,9 +106,9 @@ def _tasks(paths: Sequence[str], wanted: ColumnRoles) -> list[SeriesTask]:
                 raise
             tasks.append((path, error, None))  # the others are forecast
             continue
-        if columns.time is None and (dates := dates_of(frame, columns)) is not None:
-            columns = replace(columns, time=dates)
-            read = (*read, f"the dates of column '{dates}' are the times; --time names another column")
+        if columns.time is None and (times := times_of(frame, columns)) is not None:
+            columns = replace(columns, time=times)
+            read = (*read, f"column '{times}' has the times; --time names another column")
         notes([*read, *_unused_times(frame, columns)])
         for name, rows in series_of(frame, columns):
             full = ": ".join(part for part in (path if len(paths) > 1 else "", name) if part)
@@ -195,14 +196,18 @@ def _many(
 ) -> None:
     from kitt.forecasting.many import collected, forecast_tasks
 
-    with bar() as progress:
-        done = forecast_tasks(tasks, horizon, tuple(levels), options, jobs, scheduler, progress)
-    many = collected(done, "command line")
     out, summary = files
-    if out is not None:
-        write(out, many.table.to_csv(index=False))
-    if summary is not None:
-        write(summary, many.summary.to_csv(index=False))
+    journal = journal_beside(out or summary)
+    with stoppable(journal), bar() as progress:
+        many = collected(
+            forecast_tasks(tasks, horizon, tuple(levels), options, jobs, scheduler, progress, journal, "command line")
+        )
+        if out is not None:
+            write(out, many.table.to_csv(index=False))
+        if summary is not None:
+            write(summary, many.summary.to_csv(index=False))
+    if journal is not None:
+        journal.remove()
     if as_json:
         write(None, json_lines(_documents(many)))
     elif out is None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import warnings
+from secrets import token_urlsafe
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 
-from kitt.app.cli import demo, forecast, model, tables
-from kitt.app.cli.display import console, errors
+from kitt.app.cli import demo, forecast, model, suggest, tables
+from kitt.app.cli.display import console, errors, notes
 from kitt.app.cli.options import Network, examples
 from kitt.app.cli.plugins import PluginGroup
 from kitt.errors import KittError
@@ -29,6 +30,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(suggest.app)
 app.add_typer(tables.app)
 app.add_typer(demo.app)
 app.add_typer(forecast.app)
@@ -75,13 +77,14 @@ def serve(
     network: Network = "default",
 ) -> None:
     """Start a local web page to fit tables and read reports, and an HTTP API, at /api/openapi.json."""
-    from kitt.app.page import Settings, create_app, run
+    from kitt.app.page import Settings, create_app, is_loopback, run
 
     bounds = {"max_rows": max_rows, "max_columns": max_columns, "max_bytes": int(max_mb * 1e6)}
-    settings = Settings(host=host, port=port, jobs=jobs, network=network, **bounds)
+    token = None if is_loopback(host) else token_urlsafe(24)
+    settings = Settings(host=host, port=port, jobs=jobs, network=network, token=token, **bounds)
     page = create_app(settings)
-    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    console.print(f"{address}  (stop with Ctrl+C)", markup=False, highlight=False)
-    if host not in ("127.0.0.1", "localhost", "::1"):
-        errors.print("[dim]note:[/] there are no passwords: whoever can reach this address can use it", highlight=False)
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}" + (f"/?token={token}" if token else "")
+    console.print(f"{address}  (stop with Ctrl+C)", markup=False, highlight=False, soft_wrap=True)
+    if token:
+        notes(["who has this address can use the page; it is not encrypted: put a proxy with TLS before it"])
     run(page, settings)

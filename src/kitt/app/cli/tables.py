@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from kitt.app.cli.display import (
     bar,
     console,
-    errors,
     json_lines,
     notes,
-    print_captions,
     print_explanation,
     print_fits,
     records,
@@ -25,20 +21,13 @@ from kitt.app.cli.display import (
 )
 from kitt.app.cli.options import (
     AsJson,
-    DropMissing,
-    Exclude,
     FitOptions,
-    K,
     ModelFile,
-    Network,
-    Ranking,
-    Target,
     examples,
-    files_of,
     levels_of,
     options_of_fits,
 )
-from kitt.errors import InvalidInputError, KittError
+from kitt.errors import InvalidInputError
 from kitt.files import check_writable
 
 if TYPE_CHECKING:
@@ -50,78 +39,6 @@ if TYPE_CHECKING:
 app = typer.Typer()
 _GIVEN_BEFORE = 3  # rows, from which a file of copies alone is refused: one row may well be observed again
 _EVIDENCE_SHARE = 0.6  # share of the time of an explanation that the predictions of left-out rows take, about
-
-
-# --- suggest -------------------------------------------------------------------------------------------------------------
-
-
-@app.command(
-    epilog=examples(
-        "kitt suggest data.csv --target price",
-        "kitt suggest data.csv -t price -k 5 --json",
-        "zcat data.csv.gz | kitt suggest - -t price",
-        "kitt suggest tables/ --json --jobs 4 > kernels.jsonl",
-        "kitt suggest tables/ --json --backend dask --scheduler tcp://10.0.0.1:8786",
-    ),
-)
-def suggest(
-    tables: Annotated[list[str], typer.Argument(metavar="TABLE", help="CSV or Parquet files, directories, or -.")],
-    target: Target = None,
-    k: K = 3,
-    network: Network = "default",
-    ranking: Ranking = "expected-loss",
-    drop_missing: DropMissing = False,
-    exclude: Exclude = None,
-    as_json: AsJson = False,
-    jobs: Annotated[int, typer.Option(help="Number of tables that are processed at the same time.", min=1)] = 1,
-    backend: Annotated[str, typer.Option(help="loky: processes here; dask: a cluster.")] = "loky",
-    scheduler: Annotated[str | None, typer.Option(help="Address of the dask scheduler.")] = None,
-) -> None:
-    """Propose kernels for tables, with probabilities, without fitting anything."""
-    paths = list(files_of(tables))
-    job = (target, drop_missing, tuple(exclude or ()), {"k": k, "network": network, "ranking": ranking})
-    failed = 0
-    for record in _each(paths, job, jobs, backend, scheduler):
-        failed += "error" in record
-        if as_json:
-            print(json.dumps(record), flush=True)
-        elif "error" in record:
-            name = f"{record['table']}: " if len(paths) > 1 else ""
-            errors.print(f"[bold red]error:[/] {escape(name + record['error'])}", highlight=False, soft_wrap=True)
-        else:
-            print_captions(record)
-    if failed:
-        raise typer.Exit(2)
-
-
-def _each(
-    paths: Sequence[str], job: tuple[Any, ...], jobs: int, backend: str, scheduler: str | None
-) -> Iterable[dict[str, Any]]:
-    """A record for each table, in order, computed in this process, in others, or on a cluster."""
-    if backend not in ("loky", "dask") or (backend == "dask") != (scheduler is not None):
-        raise InvalidInputError("expected --backend loky, or --backend dask with the address of its --scheduler")
-    from kitt.runs import Killed, in_order, run_each
-
-    work = partial(_record, target=job[0], drop=job[1], exclude=job[2], options=job[3])
-    records = in_order(run_each(work, paths, 0 if jobs == 1 else jobs, scheduler))
-    return (
-        {"table": path, "error": record.error} if isinstance(record, Killed) else record
-        for path, record in zip(paths, records, strict=True)
-    )
-
-
-def _record(
-    path: str, target: str | None, drop: bool, exclude: tuple[str, ...], options: dict[str, Any]
-) -> dict[str, Any]:
-    from kitt.fitting.options import Options
-    from kitt.pipeline import suggest_dataset
-    from kitt.table.dataset import Dataset
-
-    try:
-        dataset = Dataset.read(path, target, drop, exclude)
-        return {"table": path, **suggest_dataset(dataset, Options.of(**options), fit=False).to_dict()}
-    except KittError as error:
-        return {"table": path, "error": error.message_for("command line")}
 
 
 # --- fit -----------------------------------------------------------------------------------------------------------------

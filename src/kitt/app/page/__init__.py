@@ -9,10 +9,11 @@ from kitt.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from kitt.app.page.app import create_app, run
+    from kitt.app.page.security import is_loopback
     from kitt.app.page.settings import Settings
 
-__all__ = ["Settings", "create_app", "run"]
-_HOMES = {"Settings": "settings", "create_app": "app", "run": "app"}
+__all__ = ["Settings", "create_app", "is_loopback", "run"]
+_HOMES = {"Settings": "settings", "create_app": "app", "is_loopback": "security", "run": "app"}
 
 
 def __getattr__(name: str) -> Any:

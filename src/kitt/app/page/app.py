@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 
 from kitt.app import report
 from kitt.app.page import job_routes, table_routes
+from kitt.app.page.connections import connections
 from kitt.app.page.handler import Handler, summary_of
 from kitt.app.page.jobs import Queue, QueueFullError
 from kitt.app.page.security import Guard, problem
@@ -25,7 +26,15 @@ from kitt.network.checkpoint import load
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _FILES = ("app.js", "style.css", "icon.svg", "report.js", "report.css")
-_KINDS = {404: "NotFound", 405: "NotAllowed", 409: "NotReady", 413: "TooLarge", 415: "WrongType"}
+_KINDS = {
+    404: "NotFound",
+    405: "NotAllowed",
+    408: "TooSlow",
+    409: "NotReady",
+    410: "Lost",
+    413: "TooLarge",
+    415: "WrongType",
+}
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -73,8 +82,8 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def run(app: FastAPI, settings: Settings) -> None:
-    """Answer until Ctrl+C."""
+def server_of(app: FastAPI, settings: Settings) -> uvicorn.Server:
+    """The server that answers with this application."""
     config = uvicorn.Config(
         app,
         settings.host,
@@ -83,9 +92,16 @@ def run(app: FastAPI, settings: Settings) -> None:
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=1,
+        http=connections(settings),
+        ws="none",
     )
+    return _Server(config)
+
+
+def run(app: FastAPI, settings: Settings) -> None:
+    """Answer until Ctrl+C."""
     with suppress(KeyboardInterrupt):
-        _Server(config).run()
+        server_of(app, settings).run()
 
 
 # --- errors ---------------------------------------------------------------------------------------------------------------

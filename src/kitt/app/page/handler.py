@@ -15,6 +15,7 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
 from kitt.app.page import schemas
+from kitt.app.page.decoding import bounded, is_compressed
 from kitt.app.page.jobs import Queue
 from kitt.app.page.settings import Settings
 from kitt.app.page.tables import Upload, predictions, scatters
@@ -56,7 +57,10 @@ class Handler:
             lists = [name for name in fields if name in kind.model_fields and _is_list(kind, name)]
             question = _validated(kind, fields | {name: [str(v) for v in form.getlist(name)] for name in lists})
             content, name = await file.read(), question.name or file.filename
-        return await self._in_thread(partial(Upload.of_file, content, name, self.settings)), question
+        read: Callable[[], Upload] = partial(Upload.of_file, content, name, self.settings)
+        if is_compressed(content):
+            read = partial(bounded, read, self.queue.context, self.settings)
+        return await self._in_thread(read), question
 
     def _read_json(self, body: bytes, kind: type[Q]) -> tuple[Upload, Q]:
         try:

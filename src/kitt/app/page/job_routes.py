@@ -51,6 +51,8 @@ def job_facts(job: Job, queue: Queue) -> dict[str, Any]:
 
 async def _job(id: str, handler: Served) -> Job:
     job = handler.queue.get(id)
+    if job is None and handler.queue.is_lost(id):
+        raise HTTPException(410, "this job was lost when the server was started again: send the table again")
     if job is None:
         raise HTTPException(404, "no such job: it was cancelled, or has expired")
     return job

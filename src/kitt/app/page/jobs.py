@@ -22,6 +22,7 @@ from kitt.errors import InvalidInputError
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 _HEARTBEAT = 5.0  # most seconds between two messages to a listener
 _SWEEP = 0.5  # seconds between two searches for abandoned and expired jobs
+_START = secrets.token_hex(4)  # of this server: the jobs of another one are lost
 _MAX_KEPT = 50  # largest number of finished jobs that are kept
 _PRELOADED = [
     "kitt.pipeline",
@@ -41,12 +42,14 @@ class QueueFullError(InvalidInputError):
 class Job:
     task: worker.Task | None  # None when it is over: a table may be large
     captions: dict[str, Any] | None = None  # of a fit: the network's captions, before anything is fitted
-    id: str = field(default_factory=lambda: secrets.token_urlsafe(12))
+    id: str = field(default_factory=lambda: f"{_START}-{secrets.token_urlsafe(12)}")
     state: State = "queued"
     what: str = "waiting"
     share: float = 0.0
     error: tuple[str, str] | None = None  # kind and message
+    kept: worker.Results | None = None  # the results if the time is over before there are better ones
     results: worker.Results | None = None
+    clock: Clock = field(default_factory=Clock.unlimited)  # of the whole job, from its start
     began: Clock | None = None
     ended: Clock | None = None
     seen: Clock = field(default_factory=Clock.unlimited)  # since the last request
@@ -81,8 +84,10 @@ class Job:
         if kind == "progress":
             self.what, self.share = value
             self.tell()
+        elif kind == "kept":
+            self.kept = value
         elif kind == "done":
-            self.results, self.share = value, 1.0
+            self.results, self.kept, self.share = value, None, 1.0
             self.end("done", "done")
         else:
             self.fail(*value)
@@ -110,15 +115,15 @@ class Queue:
         self._running: set[asyncio.Task[None]] = set()
         # A fork server has torch imported already and, unlike this process, no threads that a fork would lose.
         methods = multiprocessing.get_all_start_methods()
-        self._context: Any = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
+        self.context: Any = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
 
     # --- start and stop
 
     async def open(self) -> None:
-        if self._context.get_start_method() == "forkserver":
+        if self.context.get_start_method() == "forkserver":
             from multiprocessing import forkserver
 
-            self._context.set_forkserver_preload(_PRELOADED)
+            self.context.set_forkserver_preload(_PRELOADED)
             forkserver.ensure_running()
         self._sweeper = asyncio.create_task(self._sweep())
 
@@ -145,6 +150,11 @@ class Queue:
         if job is not None:
             job.seen = Clock.unlimited()
         return job
+
+    def is_lost(self, key: str) -> bool:
+        """Whether a name is that of a job of a server that ran here before."""
+        start, _, rest = key.partition("-")
+        return bool(rest) and len(start) == len(_START) and start != _START
 
     def place(self, job: Job) -> int | None:
         """How many jobs come before this one that waits, itself included."""
@@ -181,6 +191,7 @@ class Queue:
         while waiting and len(self._running) < self.settings.jobs:
             job = waiting.pop(0)
             job.state, job.what, job.began = "running", "starting", Clock.unlimited()
+            job.clock = job.began.at_most(None if job.task is None else job.task.seconds)
             task = asyncio.create_task(self._run(job))
             self._running.add(task)
             task.add_done_callback(self._finished)
@@ -193,10 +204,10 @@ class Queue:
         self._start_next()
 
     async def _run(self, job: Job) -> None:
-        ours, theirs = self._context.Pipe()
+        ours, theirs = self.context.Pipe()
         task = job.task
         threads = max(1, (os.cpu_count() or 1) // self.settings.jobs)
-        process = self._context.Process(target=worker.run, args=(theirs,), daemon=True)
+        process = self.context.Process(target=worker.run, args=(theirs,), daemon=True)
         try:
             await _threaded(process.start)
             job.process = process
@@ -223,6 +234,8 @@ class Queue:
             for job in list(self._jobs.values()):
                 if not job.is_over and not job.listeners and job.seen.spent > settings.abandon_after:
                     self.forget(job, "no client requested it any more")
+                elif job.kept is not None and job.clock.is_over:
+                    job.take("done", job.kept)
                 elif job.ended is not None and job.ended.spent > settings.expire_after:
                     self.forget(job, "expired")
             for job in over[: max(0, len(over) - _MAX_KEPT)]:

@@ -15,7 +15,9 @@ REFUSED: Responses = {
     status: {"model": schemas.Problem, "description": text}
     for status, text in {
         400: "Not a form",
+        401: "Without the token that this server demands",
         403: "From another site",
+        408: "The body took too long",
         413: "Too large",
         415: "Neither a form nor JSON",
         421: "Asked by another name",
@@ -23,9 +25,11 @@ REFUSED: Responses = {
     }.items()
 }
 NO_JOB: Responses = {
+    401: REFUSED[401],
     403: REFUSED[403],
     404: {"model": schemas.Problem, "description": "No such job, library or example"},
     409: {"model": schemas.Problem, "description": "Not done yet"},
+    410: {"model": schemas.Problem, "description": "Lost, because the server was started again"},
     421: REFUSED[421],
     422: REFUSED[422],
 }

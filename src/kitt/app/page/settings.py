@@ -18,3 +18,9 @@ class Settings:
     max_deadline: float = 3600.0  # seconds for the fits of a job
     abandon_after: float = 60.0  # seconds without a request, after which a waiting or running job stops
     expire_after: float = 1800.0  # seconds after which a finished job is forgotten
+    token: str | None = None  # the secret that every request must bring
+    max_connections: int = 200  # open at the same time; more are closed at once
+    head_seconds: float = 10.0  # until the head of a request is there
+    body_seconds: float = 120.0  # until its body is
+    decoding_bytes: int = 600_000_000  # memory for unpacking and reading a compressed file
+    decoding_seconds: float = 30.0

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _PREVIEW = 5  # rows
 _SCATTERS, _SCATTERED = 3, 250  # columns that are drawn before anything is fitted, and rows
 _DRAWN, _DRAWN_IN_ALL = 300, 12_000  # values of a column of numbers that are drawn as a series, and of all columns
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how formulas of spreadsheets begin
 _GROWTH = 10  # largest size of an uncompressed file, relative to the upload
 
 
@@ -45,6 +46,9 @@ class Upload:
         _check_before_reading(content, settings)
         frame, notes = read_table(_Named(content))
         _check_size(*frame.shape, settings)
+        if (size := frame.memory_usage(deep=True).sum()) > _GROWTH * settings.max_bytes:
+            limit = f"at most {_GROWTH * settings.max_bytes / 1e6:g} MB in the unpacked table"
+            raise InvalidInputError(f"expected {limit}; got {size / 1e6:.3g} MB: send fewer rows, or shorter texts")
         return cls(_shown(name), frame, notes)
 
     @classmethod
@@ -209,9 +213,27 @@ def predictions(table: Upload, model: str) -> tuple[str, tuple[str, ...]]:
     low, high = quantiles.T
     frame = table.frame.set_axis(column_names(table.frame), axis=1)
     made = {"mean": mean, "std": std, "q5": low, "q95": high}
+    frame, escaped = _without_formulas(frame)
     prefix = "predicted_" if made.keys() & {*frame.columns} else ""  # no column of the table is replaced
     written = frame.assign(**{prefix + name: values for name, values in made.items()}).to_csv(index=False)
-    return written, (*table.notes, *unknown)
+    return written, (*table.notes, *unknown, *escaped)
+
+
+def without_formula(text: str) -> str:
+    """A text that no spreadsheet takes for a formula: one that begins as formulas do gets an apostrophe before it."""
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def _without_formulas(frame: pd.DataFrame) -> tuple[pd.DataFrame, Notes]:
+    """The names of columns and the texts of a table without formulas, and a note if there were any."""
+    safe = frame.copy()
+    for i, (_, column) in enumerate(frame.items()):
+        if column.dtype.kind not in "iufbMm":
+            safe.isetitem(i, [without_formula(cell) if isinstance(cell, str) else cell for cell in column])
+    safe = safe.set_axis([without_formula(str(name)) for name in frame.columns], axis=1)
+    if safe.equals(frame) and list(safe.columns) == list(frame.columns):
+        return frame, ()
+    return safe, ("texts that a spreadsheet would take for formulas have an apostrophe before them",)
 
 
 # --- examples -------------------------------------------------------------------------------------------------------------

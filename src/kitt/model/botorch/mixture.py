@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,14 +20,13 @@ from botorch.models.model import FantasizeMixin
 from botorch.models.model import Model as BotorchModel
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.sampling.base import MCSampler
-from gpytorch.distributions import MultivariateNormal
-from linear_operator import to_linear_operator
 from torch import Tensor
 
 from kitt.errors import InvalidInputError
 from kitt.fitting.gp import unwarped
-from kitt.kernels.exact import cholesky, function_at
+from kitt.kernels.exact import function_at
 from kitt.model.botorch.part import Part
+from kitt.model.botorch.posterior import MixturePosterior, Moments, Stratum, normal
 from kitt.model.components import (
     Component,
     function_of,
@@ -42,82 +39,10 @@ from kitt.model.components import (
     with_variances,
 )
 from kitt.model.mixture import Mixture
-from kitt.model.predictive import NO_TAIL, Predictive, Tail
+from kitt.model.predictive import NO_TAIL
 from kitt.table.ranges import checked_box
-from kitt.table.scaling import Warp
 
-_TINY = 1e-300
 _LEAST = 1e-18  # variance of a point; none is left where the transform of the target ends
-_GOLDEN = (5**0.5 - 1) / 2
-_Scale = tuple[float, float]  # mean and scale of the target
-
-
-@dataclass(frozen=True)
-class Stratum:
-    """One component at some points: a normal distribution of the transformed target."""
-
-    weight: float
-    warp: Warp
-    mean: Tensor  # (..., q)
-    covariance: Tensor  # (..., q, q)
-
-
-class MixturePosterior(GPyTorchPosterior):
-    """A mixture at some points: its moments as a normal distribution, draws from it, and each point by itself."""
-
-    def __init__(self, distribution: MultivariateNormal, strata: list[Stratum], tail: Tail, scale: _Scale) -> None:
-        super().__init__(distribution)
-        self.strata, self.tail = strata, tail
-        self._y_mean, self._y_scale = scale
-
-    @cached_property
-    def predictive(self) -> Predictive:
-        """The distribution of the standardised target at each point by itself, all batches one after the other."""
-        mean = np.stack([s.mean.detach().cpu().numpy().ravel() for s in self.strata])
-        variance = [torch.diagonal(s.covariance.detach(), dim1=-2, dim2=-1).clamp_min(_TINY) for s in self.strata]
-        std = np.sqrt(np.stack([v.cpu().numpy().ravel() for v in variance]))
-        w = (1 - self.tail.weight) * np.array([s.weight for s in self.strata])
-        return Predictive(w, mean, std, tuple(s.warp for s in self.strata), self.tail)
-
-    def rsample_from_base_samples(self, sample_shape: torch.Size, base_samples: Tensor) -> Tensor:
-        """Draws (..., b, q, 1) from the mixture; which component a draw comes from depends on its position alone.
-
-        So the draws are smooth functions of the points, and an acquisition function can be optimised.
-        """
-        return self._drawn(sample_shape, base_samples, 0.5 * _GOLDEN)
-
-    def _drawn(self, sample_shape: torch.Size, base_samples: Tensor, start: float) -> Tensor:
-        q, count = base_samples.shape[-1], sample_shape.numel()
-        flat = base_samples.reshape(count, *base_samples.shape[len(sample_shape) :])
-        owner = _owners([s.weight for s in self.strata], count, start)
-        draws = flat.new_zeros(count, *torch.broadcast_shapes(flat.shape[1:], self.distribution.mean.shape))
-        for k, stratum in enumerate(self.strata):
-            rows = torch.nonzero(owner == k)[:, 0]
-            if len(rows):
-                root = stratum.covariance.clamp_min(_TINY).sqrt() if q == 1 else _root(stratum.covariance)
-                z = stratum.mean + (root @ flat[rows].unsqueeze(-1)).squeeze(-1)
-                draws = draws.index_copy(0, rows, stratum.warp.inverse_in(torch, z).expand(len(rows), *draws.shape[1:]))
-        draws = self._y_mean + self._y_scale * draws
-        return draws.reshape(*sample_shape, *draws.shape[1:]).unsqueeze(-1)
-
-    def rsample(self, sample_shape: torch.Size | None = None) -> Tensor:
-        """Draws (..., b, q, 1) whose components begin at a random place, so that single draws come from all of them."""
-        shape = torch.Size([1]) if sample_shape is None else torch.Size(sample_shape)
-        base = torch.randn(*shape, *self.base_sample_shape, dtype=torch.float64)
-        return self._drawn(shape, base, float(torch.rand(())))
-
-    def quantile(self, value: Tensor) -> Tensor:
-        """Quantiles of the mixture at each point by itself, tail included: levels (K,) -> (K, b, q, 1)."""
-        levels = np.atleast_1d(value.detach().cpu().numpy())
-        quantiles = self._y_mean + self._y_scale * self.predictive.quantiles(levels).T
-        return torch.as_tensor(quantiles).reshape(len(levels), *self.mean.shape)
-
-    def density(self, value: Tensor) -> Tensor:
-        """The density of the mixture at each point by itself, tail included, at values (..., b, q, 1)."""
-        values = value.detach().to(torch.float64).expand(torch.broadcast_shapes(value.shape, self.mean.shape))
-        u = (values.reshape(-1, self.mean.numel()).cpu().numpy() - self._y_mean) / self._y_scale
-        density = np.stack([np.exp(self.predictive.log_density(row)) for row in u]) / self._y_scale
-        return torch.as_tensor(density).reshape(values.shape)
 
 
 class MixtureModel(BotorchModel, FantasizeMixin):
@@ -149,7 +74,18 @@ class MixtureModel(BotorchModel, FantasizeMixin):
             self.register_buffer(name, torch.tensor(value, dtype=torch.float64))
         box = np.stack([np.zeros(D), np.ones(D)]) if bounds is None else checked_box(bounds, D)
         self.register_buffer("bounds", torch.tensor(box))
-        self.eval()
+        super().train(False)
+
+    def train(self, mode: bool = True) -> MixtureModel:
+        """Set the mode; at the end of training, parameters may have changed, and the rows are conditioned on again."""
+        is_end = self.training and not mode
+        super().train(mode)
+        for part in self._parts * is_end:
+            part.condition()
+        return self
+
+    def eval(self) -> MixtureModel:
+        return self.train(False)
 
     @property
     def _parts(self) -> list[Part]:
@@ -182,14 +118,18 @@ class MixtureModel(BotorchModel, FantasizeMixin):
         """The distribution at points (b, q, D), of the function or of observations; the tail is in `predictive` only."""
         self._check_outputs(output_indices or [0])
         noisy = observation_noise is True
-        mean, covariance, strata = self._moments(self._inputs(X), noisy)
-        mean, covariance = self.y_mean + self.y_scale * mean, self.y_scale**2 * covariance
+        Z, scale = self._inputs(X), (float(self.y_mean), float(self.y_scale))
+
+        def at(jointly: bool) -> Moments:
+            if jointly:
+                return Moments(*self._moments(Z, noisy))
+            return Moments(*self._moments(Z.movedim(-2, 0).unsqueeze(-2), noisy)).of_points()
+
+        posterior: Any = MixturePosterior(at, Z, self.tail if noisy else NO_TAIL, scale)
         if isinstance(observation_noise, Tensor):
-            covariance = covariance + torch.diag_embed(observation_noise[..., 0].expand(mean.shape))
-            posterior = GPyTorchPosterior(_normal(mean, covariance))
-        else:
-            scale = (float(self.y_mean), float(self.y_scale))
-            posterior = MixturePosterior(_normal(mean, covariance), strata, self.tail if noisy else NO_TAIL, scale)
+            mean, covariance = posterior.distribution.mean, posterior.distribution.covariance_matrix
+            extra = torch.diag_embed(observation_noise[..., 0].expand(mean.shape))
+            posterior = GPyTorchPosterior(normal(mean, covariance + extra))
         return posterior if posterior_transform is None else posterior_transform(posterior)
 
     def _inputs(self, X: Tensor) -> Tensor:
@@ -270,11 +210,6 @@ class MixtureModel(BotorchModel, FantasizeMixin):
             raise InvalidInputError(f"expected output 0: the model has one output; got {list(indices)}")
 
 
-def _normal(mean: Tensor, covariance: Tensor) -> MultivariateNormal:
-    """Without a Cholesky factor, which a posterior at repeated or training points may not have without jitter."""
-    return MultivariateNormal(mean, to_linear_operator(covariance))
-
-
 def _stratum(weight: float, part: Part, mean: Tensor, covariance: Tensor, latent: Tensor, own: Tensor) -> Stratum:
     """A component with variances `own`: its function has no more than those, and what is missing is noise."""
     if mean.shape[-1] == 1:
@@ -284,15 +219,3 @@ def _stratum(weight: float, part: Part, mean: Tensor, covariance: Tensor, latent
     return Stratum(
         weight, part.warp, mean, covariance * scale.unsqueeze(-1) * scale.unsqueeze(-2) + torch.diag_embed(noise)
     )
-
-
-def _owners(weights: list[float], count: int, start: float) -> Tensor:
-    """The component of each of so many draws, in proportion to the weights and well mixed: by the golden ratio."""
-    position = torch.frac(start + torch.arange(count, dtype=torch.float64) * _GOLDEN)
-    return torch.searchsorted(torch.tensor(weights, dtype=torch.float64).cumsum(0), position).clamp_max(
-        len(weights) - 1
-    )
-
-
-def _root(covariance: Tensor) -> Tensor:
-    return cholesky(covariance, "the posterior")

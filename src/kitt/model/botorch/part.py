@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch import Tensor
 from kitt.errors import InvalidInputError
 from kitt.fitting.gp import GP
 from kitt.fitting.noise import NoiseModel
-from kitt.kernels.exact import extended_factor
+from kitt.kernels.exact import cholesky, extended_factor
 
 _BELOW = 2.0  # standard deviations below the smallest transformed target, down to which draws count
 
@@ -19,7 +20,7 @@ _BELOW = 2.0  # standard deviations below the smallest transformed target, down 
 class Part(torch.nn.Module):
     """A GP conditioned on standardised points X (..., N, D) with transformed targets y (..., N), as `exact.Conditioned`."""
 
-    theta: Tensor
+    theta: torch.nn.Parameter  # fitted already: it has no gradient unless `requires_grad_` asks for one
     X: Tensor  # of a sparse posterior, its inducing points
     y: Tensor
     L: Tensor
@@ -34,12 +35,21 @@ class Part(torch.nn.Module):
         self.is_sparse = len(posterior.factors) > 1
         # Draws of other kernels may be negative, of which there is no logarithm: they count as the smallest targets.
         self._lowest = float(gp.y.min()) - _BELOW if gp.warp.kind == "log" else -math.inf
-        self.register_buffer("theta", gp.fitted_kernel.theta)
-        self.register_buffer("X", posterior.basis.clone())
-        self.register_buffer("y", gp.y.clone())
-        self.register_buffer("alpha", posterior.alpha.clone())
-        for name, factor in zip(("L", "LB"), posterior.factors, strict=False):
-            self.register_buffer(name, factor.clone())
+        self.theta = torch.nn.Parameter(gp.fitted_kernel.theta, requires_grad=False)
+        factors = dict(zip(("L", "LB"), posterior.factors, strict=False))
+        for name, value in {"X": posterior.basis, "y": gp.y, "alpha": posterior.alpha, **factors}.items():
+            # As in GPyTorch, rows are no state. Of a sparse posterior, which has no rows, all that it has is.
+            self.register_buffer(name, value.clone(), persistent=self.is_sparse)
+        self.register_load_state_dict_post_hook(_condition)
+
+    def condition(self) -> None:
+        """Compute the factors again from the parameters and the rows; a sparse posterior has no rows and keeps its own."""
+        if not self.is_sparse:
+            K = self.kernel.matrix(self.theta, self.X) + torch.diag_embed(
+                self.kernel.noise(self.theta, self.X).expand(self.X.shape[:-1])
+            )
+            self.L = cholesky(K, str(self.kernel.expression))
+            self.alpha = _solve(self.L, self.y)
 
     @property
     def basis(self) -> Tensor:
@@ -65,6 +75,11 @@ class Part(torch.nn.Module):
         other = copy.copy(self)
         other._buffers = {**self._buffers, "X": X, "y": y, "L": L, "alpha": _solve(L, y)}
         return other
+
+
+def _condition(part: Part, keys: Any) -> None:
+    """A hook for parameters that were loaded."""
+    part.condition()
 
 
 def _solve(L: Tensor, y: Tensor) -> Tensor:

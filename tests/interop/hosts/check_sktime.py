@@ -1,4 +1,4 @@
-"""sktime's own checks of the forecaster, in an environment of its own: `make forecaster-check`."""
+"""sktime's own checks of the forecaster, in an environment of its own: `make test-hosts HOSTS=sktime`."""
 
 import sys
 import warnings
