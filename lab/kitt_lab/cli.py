@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 train_app, finish_app = (typer.Typer(add_completion=False) for _ in range(2))
 
 
+COLUMNS = "columns"  # the preset of the network that says what columns do
+
+
 def _presets() -> list[str]:
     from kitt_lab.train import PRESETS
 
-    return [*PRESETS, "ahgp"]
+    return [*PRESETS, "ahgp", COLUMNS]
 
 
 class TrainCommand(TyperCommand):
@@ -43,7 +46,10 @@ class TrainCommand(TyperCommand):
 def train(
     out: Annotated[Path, typer.Option(help="Folder of the run: state, log, learning curve, checkpoint.")],
     preset: Annotated[
-        str | None, typer.Option(help="without one, that of the run to resume, or default. ahgp is a baseline.")
+        str | None,
+        typer.Option(
+            help="without one, that of the run to resume, or default. ahgp is a baseline, columns says what columns do."
+        ),
     ] = None,
     hours: Annotated[
         float | None, typer.Option(help="Budget in hours of wall-clock time, over all parts of a resumed run.")
@@ -81,7 +87,7 @@ def train(
     except KeyboardInterrupt:
         errors.print(f"stopped; go on with: kitt train --out {out} --resume", highlight=False, soft_wrap=True)
         raise typer.Exit(130) from None
-    if os.environ.get("RANK", "0") == "0":
+    if os.environ.get("RANK", "0") == "0" and preset != COLUMNS:
         _tell(path)
         console.print(f"in {path}", highlight=False, soft_wrap=True)
 
@@ -97,6 +103,13 @@ def _trainer(
 
     if preset is not None and preset not in _presets():
         raise InvalidInputError(f"no training preset is called '{preset}'; there are {', '.join(_presets())}")
+    if preset == COLUMNS:
+        from kitt_lab.columns.train import ColumnTraining, train_columns
+
+        if start_from is not None:
+            raise InvalidInputError("the preset columns reads the network 'default', and takes no --from")
+        given = None if tables is None else str(tables)
+        return partial(train_columns, ColumnTraining(tables=given, seed=seed or 0))
     if preset == "ahgp" or (preset is None and ahgp.holds_run(out)):
         if start_from is not None or tables is not None:
             raise InvalidInputError("the preset ahgp takes neither --from nor --tables")

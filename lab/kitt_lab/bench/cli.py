@@ -27,6 +27,7 @@ from kitt_lab.bench.arguments import (
 )
 from kitt_lab.bench.real_cli import app as real_app
 from kitt_lab.bench.show import (
+    chosen,
     console,
     names_of,
     numbers_of,
@@ -232,6 +233,37 @@ def calibration(
     lines = run_cells(c.calibration_cells(some_names(models, "checkpoints"), batches, preset, tables), out, jobs)
     print_rows(c.summary(lines), as_json, "calibration of the first choice")
     print_rows(c.property_summary(lines), as_json, "calibration of the properties")
+
+
+@app.command()
+def columns(
+    run: Annotated[
+        Path | None, typer.Option(help="Folder of a run of the preset columns; without it, fits alone are compared.")
+    ] = None,
+    count: Annotated[int, typer.Option(help="Random formulas of each size.", min=1)] = 100,
+    sizes: Annotated[str, typer.Option(help="Rows and columns of the formulas.")] = "30x5,100x8",
+    functions: Annotated[
+        str,
+        typer.Option(help="Functions of the package uqtestfuns: published (those of known structure), all, or none."),
+    ] = "none",
+    rows: Annotated[str, typer.Option(help="Numbers of rows drawn from each of these functions.")] = "30,100",
+    out: Out = Path("columns.jsonl"),
+    jobs: Jobs = 1,
+    retry: Retry = False,
+    as_json: AsJson = False,
+) -> None:
+    """What each column does, by the network and by fits, on random formulas and simulators that were not trained on."""
+    from kitt_lab.bench import columns as c
+    from kitt_lab.bench.simulators_data import NAMES
+
+    network = None if run is None else str(run)
+    shapes = c.sizes_of(some_names(sizes, "sizes"))
+    lines = run_cells(c.formula_cells(network, shapes, count), out, jobs, retry=retry)
+    print_rows(c.formula_summary(lines), as_json, "random formulas")
+    if functions != "none":
+        names = chosen({"published": lambda: c.PUBLISHED, "all": lambda: NAMES}, functions, "set of functions")()
+        cells = c.simulator_cells(network, names, numbers_of(rows, "numbers of rows, such as 30,100", int))
+        print_rows(c.simulator_summary(run_cells(cells, out, jobs, retry=retry)), as_json, "simulators")
 
 
 @app.command()
