@@ -164,7 +164,7 @@ def test_an_edited_model_that_predicts_nothing_finite_is_refused(tmp_path: Path,
 # --- writing -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_writer_that_is_killed_leaves_a_whole_file_and_nothing_else(tmp_path: Path, model: str) -> None:
+def test_a_writer_that_is_killed_leaves_only_whole_files(tmp_path: Path, model: str) -> None:
     sources = [tmp_path / "a", tmp_path / "b"]
     texts = [model, model[:-1] + " " * 5_000_000 + "}"]  # five megabytes, so that a kill often comes within a write
     for source, text in zip(sources, texts, strict=True):
@@ -179,9 +179,8 @@ def test_a_writer_that_is_killed_leaves_a_whole_file_and_nothing_else(tmp_path: 
             process.stdout.readline()
             time.sleep(chance.uniform(0.0, 0.1))
             process.kill()
-        if path.exists():
-            assert path.read_text() in texts
-        assert {file.name for file in folder.iterdir()} <= {"model.json"}
+        for file in folder.iterdir():  # also one that was complete and about to take its place
+            assert file.read_text() in texts
 
 
 def test_a_limit_of_the_size_of_files_leaves_the_old_one(tmp_path: Path, model: str) -> None:

@@ -139,7 +139,7 @@ def test_defaults_are_those_of_the_pipeline() -> None:
 def test_one_bad_table_among_good_ones(run, folder) -> None:
     code, out, err = run("suggest", folder / "one.csv", folder / "none.csv", folder / "two.csv")
     assert code == 2
-    assert out.count("probability") == 2
+    assert out.count("what the network believes") == 2
     assert "none.csv" in err
     code, out, _ = run("suggest", folder / "none.csv", "--json")
     assert (code, list(json.loads(out))) == (2, ["table", "error"])
