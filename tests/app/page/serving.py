@@ -38,6 +38,12 @@ def eventually(what: Callable[[], Any]) -> Any:
     return found
 
 
+def wait_for_report(page: Any) -> None:
+    """Until the report stands in its frame; a locator that began to wait in the empty frame would wait there for ever."""
+    there = "Boolean(document.querySelector('#report').contentDocument?.querySelector('h1'))"
+    eventually(lambda: page.evaluate(there))
+
+
 class Server:
     """An application in a thread, at a free port."""
 

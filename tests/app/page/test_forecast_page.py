@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 
-from serving import EVIL, Server, eventually
+from serving import EVIL, Server, eventually, wait_for_report
 from test_page import browser, has_no_sideways_scroll, tab, upload
 
 __all__ = ["browser", "tab"]  # fixtures
@@ -145,7 +145,7 @@ def test_from_file_to_forecast(server: Server, tab: Callable[..., Any], tmp_path
     assert len(pd.read_csv(saved["kitt-forecast.csv"])) == 6
     for width, scheme in ((390, "dark"), (820, "light"), (1280, "dark")):
         view = tab("/" + page.evaluate("location.hash"), viewport={"width": width, "height": 844}, color_scheme=scheme)
-        view.frame_locator("#report").locator("h1").wait_for()
+        wait_for_report(view)
         assert has_no_sideways_scroll(view)
         assert view.frames[-1].evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.go_back()

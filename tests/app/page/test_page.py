@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 
-from serving import CSV, EVIL, PATIENCE, Server, table
+from serving import CSV, EVIL, PATIENCE, Server, table, wait_for_report
 
 from kitt.export import LIBRARIES
 from kitt.model.document import Model
@@ -91,7 +91,7 @@ def test_from_file_to_report(server: Server, tab: Callable[..., Any], journey: d
     second = tab(page.evaluate("location.hash").join(["/", ""]))  # a second tab shows the same job
     for view in (page, second):
         view.wait_for_selector("#downloads:not([hidden])")
-        view.wait_for_function("document.querySelector('#report').contentDocument?.querySelector('h1')")
+        wait_for_report(view)
         report = view.frame_locator("#report")
         assert report.locator("#answer .kernel").inner_text()
     assert page.title() == "y · KITT"  # not owned
@@ -170,7 +170,7 @@ def history(page: Any) -> None:
     page.go_forward()
     page.wait_for_selector("#downloads:not([hidden])")
     page.reload()
-    page.frame_locator("#report").locator("h1").wait_for()
+    wait_for_report(page)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -185,7 +185,7 @@ def test_on_a_phone(tab: Callable[..., Any], journey: dict[str, str], scheme: st
     assert has_no_sideways_scroll(page)
     if "job" in journey:
         page.goto(page.url.split("#")[0] + journey["job"])
-        page.frame_locator("#report").locator("h1").wait_for()
+        wait_for_report(page)
         assert has_no_sideways_scroll(page)
         assert page.frames[-1].evaluate("document.documentElement.scrollWidth <= innerWidth")
 
@@ -198,7 +198,7 @@ def test_the_report_is_short_and_links_open_what_is_folded(
         pytest.skip("the first test left no report")
     page = tab("/" + journey["job"], viewport={"width": width, "height": 900})
     report = page.frame_locator("#report")
-    report.locator("h1").wait_for()
+    wait_for_report(page)
     assert page.frames[-1].evaluate("document.documentElement.scrollHeight") <= most
     assert not report.locator("#code pre").first.is_visible()
     report.locator("nav a[href='#code']").click()
