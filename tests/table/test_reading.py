@@ -86,7 +86,7 @@ def test_thousands_are_read_beside_decimal_points():
     assert data.notes == ("column 'a': 1,000 read as 1000",)
     quoted = read("a,y\n" + "".join(f'"{i},234,567.5",{i}\n' for i in range(1, 12)))
     assert quoted.X[0, 0] == 1_234_567.5
-    with pytest.raises(InvalidInputError, match="11 different texts .* check the separator"):  # neither
+    with pytest.raises(InvalidInputError, match=r"11 different texts .* check the separator"):  # neither
         read("a;y\n" + "".join(f"{i},00;{i}.5\n" for i in range(1, 12)))
 
 

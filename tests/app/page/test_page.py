@@ -21,6 +21,13 @@ CHROMIUM = "/usr/bin/chromium"
 
 
 @pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """With time enough for the report, even on a busy machine."""
+    with Server(max_deadline=600.0, max_bytes=300_000, max_rows=2000, max_columns=20) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if not Path(CHROMIUM).exists():
