@@ -168,7 +168,7 @@ class _Fit:
         return torch.linalg.cholesky_ex(C)[0]
 
     def likelihoods(self, K: Tensor) -> Tensor:
-        """Of signals with other covariances (B, D, N, N) and the noise of this fit, (B, D)."""
+        """The evidence (B, D) of signals with other covariances (B, D, N, N) and the noise of this fit."""
         L = self._factor(K)
         y = self.y.double()[:, None, :, None].expand(*K.shape[:-1], 1)
         solved = torch.linalg.solve_triangular(L, y, upper=False)
