@@ -194,7 +194,7 @@ Chances = dict[str, float]
 
 @dataclass(frozen=True)
 class Style:
-    """From which functions of one and of two values trees are made, and how.
+    """The functions of one and of two values that trees are made of, and how they are joined.
 
     `shape` is "tree" (nodes are joined in random order), "terms" (a sum of products of functions of one column) or "joint".
     """
