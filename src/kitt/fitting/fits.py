@@ -28,7 +28,7 @@ SCREENED_ROWS = 100  # up to so many rows, words that act on columns cost little
 MOST_COLUMNS = 40  # of tables for which words that act on columns are tried; their time grows with it; set by hand
 # All fits of a thousand rows take about so many seconds, and those of more rows grow by this power of their number: with
 # 3,000 rows 139 seconds (`python -m kitt_lab.bench.large_table`).
-THOUSAND, SECONDS, GROWTH = 1000, 9.0, 2.5
+TIMED_ROWS, TIMED_SECONDS, TIMED_POWER = 1000, 9.0, 2.5
 MANY_COLUMNS = 0.2  # columns per row from which weights come from refitted folds, up to so many rows:
 MANY_COLUMNS_ROWS = 1000  # 300 rows of 100 columns (tests/test_quality.py)
 
@@ -45,7 +45,9 @@ def places_to_fit(rows: int, options: Options) -> Tensor | None:
     A deadline makes the subset smaller, so that a verified caption and a plain kernel can be fitted to it in time.
     """
     config = options.fit_config
-    affordable = math.inf if options.deadline is None else THOUSAND * (options.deadline / SECONDS) ** (1 / GROWTH)
+    affordable = (
+        math.inf if options.deadline is None else TIMED_ROWS * (options.deadline / TIMED_SECONDS) ** (1 / TIMED_POWER)
+    )
     if rows <= min(affordable, max(config.exact_rows, config.subset_rows)):
         return None
     generator = torch.Generator().manual_seed(options.random_state)
