@@ -22,14 +22,15 @@ from kitt.errors import InvalidInputError
 from kitt.kernels.grammar import WORDS, Expression
 from kitt.network.advice import advice_features
 from kitt.network.checkpoint import LoadedModel, load
+from kitt.network.columns import Columns, read_columns
 from kitt.network.network import StemEncoder
 from kitt.network.properties import Group, Property, alike, properties
 from kitt.network.ranking import RANKINGS, ranked
 from kitt.network.search import SEARCHES, Stepper, Sums, merge_orders
-from kitt.network.subsets import READINGS, Reading, subsets
+from kitt.network.subsets import READINGS, Reading, standardised, subsets
 from kitt.table.dataset import MIN_ROWS
 from kitt.table.reading import refusal
-from kitt.table.scaling import FloatArray, Standardiser
+from kitt.table.scaling import FloatArray
 from kitt.threads import threads_for
 
 _GROUPS = 6  # largest number of groups of captions that are returned
@@ -72,6 +73,9 @@ class Captions:
         probability of all captions with that property. Empty for `head="classifier"`.
     groups : tuple of Group
         The captions that were found, with similar ones grouped together, the most probable group first.
+    columns : Columns or None
+        What each column does, which columns act together, and kernels composed of that; None if the checkpoint does not
+        say it.
 
     Examples
     --------
@@ -90,6 +94,7 @@ class Captions:
     noise: float | None
     properties: tuple[Property, ...] = ()
     groups: tuple[Group, ...] = ()
+    columns: Columns | None = None
 
     def __repr__(self) -> str:
         return f"<Captions: {', '.join(f'{c.expression} {c.probability:.1%}' for c in self.ranked)}>"
@@ -208,6 +213,7 @@ class View:
     strangeness: float | None
     roughness: Tensor | None
     noise: float | None
+    columns: Columns | None = None  # what they do
 
 
 def encode_table(
@@ -217,12 +223,7 @@ def encode_table(
     X, y = _check_arrays(X, y)
     indices = subsets(X, y, random_state, reading)
     batch = [(X, y)] if indices is None else [(X[i], y[i]) for i in indices]
-    scaled = []
-    for part_X, part_y in batch:
-        standardiser = Standardiser.fit(part_X, part_y)
-        scaled.append((standardiser.transform_x(part_X), standardiser.transform_y(part_y)))
-    tensor_X = torch.from_numpy(np.stack([x for x, _ in scaled])).float()
-    tensor_y = torch.from_numpy(np.stack([t for _, t in scaled])).float()
+    tensor_X, tensor_y = standardised(batch)
     rows, size = len(X) if indices is None else len(np.unique(indices)), (X.shape[0], X.shape[1])
     encoder = loaded.model.encoder
     if not isinstance(encoder, StemEncoder):
@@ -230,7 +231,9 @@ def encode_table(
     seen = encoder.read(tensor_X, tensor_y)
     limit = loaded.facts.extra.get("strangeness_limit")
     strangeness = None if limit is None else float(seen.strangeness.mean()) / limit
-    return View(seen.encodings, size, rows, strangeness, seen.roughness.mean(0).exp(), float(seen.noise.mean().exp()))
+    columns = None if loaded.columns is None else read_columns(loaded.columns, seen, X, y, random_state)
+    noise = float(seen.noise.mean().exp())
+    return View(seen.encodings, size, rows, strangeness, seen.roughness.mean(0).exp(), noise, columns)
 
 
 def _check_arrays(X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
@@ -276,7 +279,7 @@ def _caption(
     roughness = None if view.roughness is None else tuple(map(float, view.roughness))
     groups = alike([(Expression.from_indices(words), p) for words, p in said])[:_GROUPS]
     seen = (view.rows, view.strangeness, roughness, view.noise)
-    return Captions(tuple(captions), tuple(map(float, words)), *seen, believed, groups)
+    return Captions(tuple(captions), tuple(map(float, words)), *seen, believed, groups, view.columns)
 
 
 def _signal(caption: Sequence[int]) -> frozenset[int]:
