@@ -44,6 +44,7 @@ def suggest(
     *,
     fit: bool = False,
     target: str | None = None,
+    noise: Any = None,
     drop_missing: bool = False,
     exclude: str | Iterable[str] = (),
     progress: Progress | None = None,
@@ -75,6 +76,9 @@ def suggest(
         Whether to fit a model, or only to caption the table.
     target : str, optional
         The column of a frame or a file that is the target; without it, the last one.
+    noise : float, array of shape (N,) or str, optional
+        The known variance of the noise of the target, in its squared units (a standard error squared): one for all rows, one
+        for each row, or the name of the column that has them. Beside it, KITT expects little or no other noise.
     drop_missing : bool
         Leave out rows with missing values, which otherwise are an error.
     exclude : str or iterable of str
@@ -102,7 +106,7 @@ def suggest(
     """
     given = locals()
     options = Options(**{field.name: given[field.name] for field in fields(Options)})
-    dataset = as_dataset(X, y, target, drop_missing, exclude)
+    dataset = as_dataset(X, y, target, drop_missing, exclude, noise)
     return suggest_dataset(dataset, options, fit=fit, progress=progress)
 
 

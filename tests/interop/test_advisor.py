@@ -151,3 +151,18 @@ def test_its_model_can_be_had() -> None:
     model = advisor.model(X, Y)
     mean, _ = advisor.fitted.predict(X.numpy(), noisy=False)
     np.testing.assert_allclose(model.posterior(X).mean[:, 0], mean, rtol=1e-9)
+
+
+def test_known_variances_of_the_noise_may_be_standardised_with_the_targets() -> None:
+    X, Y = draw(13)
+    Yvar = torch.full_like(Y, 0.01)
+    advisor = KernelAdvisor(config=AdvisorConfig(caption_improbable=False))
+    for n, unit in ((11, 1.0), (12, 3.0), (13, 0.5)):
+        model = advisor.model(X[:n], unit * Y[:n], unit**2 * Yvar[:n])
+    assert [step.action for step in advisor.steps] == ["captioned", "fitted", "fitted"]
+    assert advisor.fitted is not None
+    np.testing.assert_allclose(advisor.fitted.rows.noise, 0.25 * 0.01)
+    added = model.posterior(X, observation_noise=True).variance - model.posterior(X).variance
+    assert (added > 0.9 * 0.25 * 0.01).all()
+    advisor.model(X, 0.5 * Y)  # nothing is known any more
+    assert advisor.steps[-1].action == "captioned"

@@ -118,7 +118,7 @@ class KernelAdvisor:
     steps: list[Step] = field(default_factory=list)
     _state: _State | None = None
 
-    def model(self, X: Any, Y: Any) -> Any:
+    def model(self, X: Any, Y: Any, Yvar: Any = None) -> Any:
         """A model of BoTorch given all points so far.
 
         Parameters
@@ -127,6 +127,8 @@ class KernelAdvisor:
             In any units, the same at every call; at least three points. Points with missing or infinite values are left out.
         Y : tensor of shape (n, 1) or (n,)
             In any units; those of all points may change between calls, as they do where targets are standardised each time.
+        Yvar : tensor of shape (n, 1) or (n,), optional
+            The known variances of the noise of Y, as `train_Yvar` of BoTorch; without them, the noise is estimated.
 
         Returns
         -------
@@ -134,7 +136,7 @@ class KernelAdvisor:
             What `Model.to_botorch` gives; a `SingleTaskGP` with BoTorch's defaults where nothing could be fitted.
         """
         began = time.perf_counter()
-        rows = dataset_of(X, Y)
+        rows = dataset_of(X, Y, Yvar)
         box = box_of(self.bounds, rows)
         self._state = None if self._state is None else self._state.for_rows(rows)
         action: Action
@@ -145,7 +147,7 @@ class KernelAdvisor:
             model, kernel = fitted.to_botorch(), _heaviest(fitted)
         except FAILURES as error:
             self._state, action, reason, kernel = None, "default", str(error), "RBF"
-            model = default_model(rows.X, rows.y, box)
+            model = default_model(rows.X, rows.y, box, rows.noise)
         self.steps.append(Step(rows.n, action, kernel, reason, time.perf_counter() - began))
         return model
 
@@ -168,7 +170,7 @@ class KernelAdvisor:
             return "conditioned", "nothing is new"
         new = rows.rows(slice(state.model.rows.n, None))
         try:
-            model = state.model.update(new.X, new.y)
+            model = state.model.update(new)
         except InvalidInputError as error:  # such as targets of which there is no logarithm
             return self._fit(rows, box, str(error))
         if improbable := [str(reason) for reason in model.refit_reasons if reason.kind == "improbable rows"]:

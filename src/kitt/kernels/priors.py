@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import torch
@@ -154,6 +154,10 @@ class Preset:
 
     def distribution(self, parameter: Parameter, context: Context) -> Distribution:
         return self.table[parameter](context)
+
+    def with_known_noise(self) -> Preset:
+        """The preset where variances of the noise are known: beside them, there is probably little noise."""
+        return replace(self, table={**self.table, Parameter.NOISE: lambda c: _LITTLE_NOISE})
 
 
 def shrinkage(factors: int) -> tuple[float, float]:

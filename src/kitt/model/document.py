@@ -1,6 +1,6 @@
 """A model that can be saved: fitted kernels, their weights, and the table they were fitted to.
 
-The file is JSON, described in `schemas/model-4.json`: kernels, how they are averaged, the encoding of columns, and the
+The file is JSON, described in `schemas/model-6.json`: kernels, how they are averaged, the encoding of columns, and the
 rows, from which exact posteriors are computed again when the file is read; sparse ones are stored. A file without rows
 holds only kernels, which `Model.on` conditions on other rows.
 """
@@ -46,6 +46,7 @@ from kitt.model.stored import (
     gp_of,
     new_inducing,
     rows_of,
+    values_of_rows,
 )
 from kitt.model.update import RefitReason, new_rows, refit_reasons, updated
 from kitt.table.dataset import Dataset
@@ -160,6 +161,12 @@ class Model(Exportable, Inspectable):
                     f"expected a positive target, because a kernel of this model was fitted to its logarithm; got "
                     f"{rows.y[outside[0]]:g} in row {outside[0]}: leave such rows out, or fit all rows again"
                 )
+        if self.rows is not None and (rows.noise is None) != (self.rows.noise is None):
+            expected, got = ("", "out") if rows.noise is None else ("out", "")
+            raise InvalidInputError(
+                f"expected rows with{expected} known variances of their noise, as the model's rows are; got rows with{got} "
+                "them: see the argument noise"
+            )
         if rows.names != self.encoding.names:
             named, got = ", ".join(self.encoding.names), ", ".join(rows.names)
             raise InvalidInputError(f"expected rows with the columns {named}; got {got}: read them with model.encoding")
@@ -174,7 +181,7 @@ class Model(Exportable, Inspectable):
             raise InvalidInputError("this model has kernels but no rows: give it some, model.on(dataset)")
         return self.rows
 
-    def update(self, table: Any, y: ArrayLike | None = None) -> Model:
+    def update(self, table: Any, y: ArrayLike | None = None, noise: ArrayLike | None = None) -> Model:
         """Condition the kernels, as they are, on more rows: what `on` does with all rows, without the cubic cost.
 
         Parameters
@@ -183,6 +190,9 @@ class Model(Exportable, Inspectable):
             The new rows in raw units; with the target too, unless `y` is given.
         y : array of shape (M,), optional
             The target of the new rows.
+        noise : float or array of shape (M,), optional
+            The known variance of their noise, if that of the model's rows is known; by default the variance that all of
+            those have.
 
         Returns
         -------
@@ -190,13 +200,13 @@ class Model(Exportable, Inspectable):
             Its `refit_reasons` say why the parameters should be fitted again, if they should: the number of rows has
             doubled since the fit, or the new rows are improbable under the model.
         """
-        new, notes = new_rows(self.encoding, table, y)
+        old = self._kept_rows()
+        new, notes = new_rows(old, table, y, noise)
         for note in notes:
             warnings.warn(note, stacklevel=2)
         self._check_rows(new)
         mixture, predicted = updated(self.mixture, new)
-        old = self._kept_rows()
-        rows = replace(old, X=np.vstack([old.X, new.X]), y=np.append(old.y, new.y))
+        rows = old.joined(new)
         reasons = tuple(refit_reasons(mixture, predicted, new))
         return replace(self, rows=rows, fitted_mixture=mixture, refit_reasons=reasons)
 
@@ -335,7 +345,7 @@ class Model(Exportable, Inspectable):
     # files
 
     def to_dict(self, rows: bool = True) -> dict[str, Any]:
-        """The document that `save` writes, described in `schemas/model-4.json`; with or without the rows."""
+        """The document that `save` writes, described in `schemas/model-6.json`; with or without the rows."""
         data = self.rows if rows else None
         return {
             "format": FORMAT,
@@ -344,7 +354,7 @@ class Model(Exportable, Inspectable):
             "encoding": self.encoding.to_dict(),
             "components": [component_of(self, k, data) for k in range(len(self.entries))],
             "tail": asdict(self.tail),
-            "rows": None if data is None else {"X": data.X.tolist(), "y": data.y.tolist()},
+            "rows": None if data is None else values_of_rows(data),
         }
 
     @classmethod

@@ -24,6 +24,7 @@ class Exportable:
     entries: tuple[KernelEntry, ...]
     components: tuple[Component, ...]
     tail: Tail
+    rows: Dataset | None
     weights: Any  # of each kernel
     mixture: Any  # a Mixture
 
@@ -56,7 +57,7 @@ class Exportable:
         if component is None and (share := partial_share(self, k)):
             warnings.warn(share, PartialExportWarning, stacklevel=2)
         rows = self._kept_rows()
-        return export.gp(self.entries[k].kernel, library, rows.X, rows.y)
+        return export.gp(self.entries[k].kernel, library, rows.X, rows.y, rows.noise)
 
     def partial_share(self, standardised: bool = False) -> str:
         """What the kernel that is exported without a `component` lacks of the model; empty if it is the whole model."""
@@ -90,7 +91,7 @@ class Exportable:
         if single:
             k = self._position(component, False)
             prior = self.mixture.models[k].fitted.prior
-            return _botorch("single").single_task_gp(self.entries[k].kernel, prior, rows.X, rows.y, bounds)
+            return _botorch("single").single_task_gp(self.entries[k].kernel, prior, rows, bounds)
         if component is not None:
             raise InvalidInputError(
                 "expected a component only together with single=True: the whole model has all of them"
@@ -144,6 +145,11 @@ def export_notes(model: Exportable, k: int) -> tuple[str, ...]:
             f"It was fitted to a transform of the standardised target: z = (T((u - {warp.shift!r}) / {warp.unit!r}) - "
             f"{warp.mean!r}) / {warp.scale!r}, T the {warp.kind} transform of exponent {warp.exponent!r}. Apply it after "
             "standardise_target, and its inverse to what is predicted."
+        )
+    if model.rows is not None and model.rows.noise is not None:
+        notes.append(
+            "The noise of each row has a known variance, which is not in this text: in squared units of the target, add it "
+            "to `noise` in the call of `gp`."
         )
     own = [c for c in model.components if c.model == k]
     if model.tail.weight or any(c.changing_noise or c.spread != 1.0 for c in own):
