@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from itertools import pairwise
 from typing import Any
@@ -22,6 +22,7 @@ from kitt.fitting.fits import (
 )
 from kitt.fitting.options import Options, Progress, Weighting
 from kitt.kernels.grammar import WORDS, Expression
+from kitt.kernels.priors import Preset
 from kitt.model.document import Model
 from kitt.model.suggestion import Suggestion, cautions
 from kitt.model.update import on_all_rows
@@ -30,6 +31,7 @@ from kitt.network.caption import Captions, caption
 from kitt.network.properties import alike
 from kitt.table.copies import without_copies
 from kitt.table.dataset import Dataset, as_dataset
+from kitt.table.mean_function import Mean
 from kitt.table.table import Table
 
 KINDS = 4  # kinds of words of which the most probable is proposed for a residual: energy and kin8nm of `kitt bench uci`
@@ -45,6 +47,7 @@ def suggest(
     fit: bool = False,
     target: str | None = None,
     noise: Any = None,
+    mean: Mean | None = None,
     drop_missing: bool = False,
     exclude: str | Iterable[str] = (),
     progress: Progress | None = None,
@@ -58,6 +61,8 @@ def suggest(
     reading: str | None = Options.reading,
     head: str = Options.head,
     search: str = Options.search,
+    kernels: Sequence[str] = Options.kernels,
+    prior: str | Preset = Options.prior,
     objective: str = Options.objective,
     fit_options: Mapping[str, Any] | None = Options.fit_options,
     random_state: int = Options.random_state,
@@ -79,6 +84,9 @@ def suggest(
     noise : float, array of shape (N,) or str, optional
         The known variance of the noise of the target, in its squared units (a standard error squared): one for all rows, one
         for each row, or the name of the column that has them. Beside it, KITT expects little or no other noise.
+    mean : {"constant", "linear"} or callable, optional
+        What is subtracted from the target before anything is fitted, and added to predictions: a constant, which is the
+        default, a linear function of the columns by least squares, or a function of X (M, D) in raw units with values (M,).
     drop_missing : bool
         Leave out rows with missing values, which otherwise are an error.
     exclude : str or iterable of str
@@ -89,6 +97,12 @@ def suggest(
         How much is fitted.
     deadline : float, optional
         Seconds for the whole call.
+    kernels : sequence of str
+        Kernels of your own, such as "Linear + RBF(x1)*Periodic(x2)", that are fitted beside those that the network proposes
+        and weighted with them.
+    prior : str or Preset
+        The prior of the parameters of all but plain kernels: "default", "paper", "botorch" or "optimisation", or a
+        `kitt.kernels.priors.Preset` of your own.
     network, ranking, weights, warp, growth, reading, head, search, objective, fit_options, random_state
         Further options, which `kitt.fitting.options.Options` describes.
 
@@ -106,7 +120,7 @@ def suggest(
     """
     given = locals()
     options = Options(**{field.name: given[field.name] for field in fields(Options)})
-    dataset = as_dataset(X, y, target, drop_missing, exclude, noise)
+    dataset = as_dataset(X, y, target, drop_missing, exclude, noise).without_mean(mean)
     return suggest_dataset(dataset, options, fit=fit, progress=progress)
 
 

@@ -27,7 +27,7 @@ from kitt.fitting.optimise import CoarseSolutions, Solution
 from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.kernels.grammar import Expression, Word, parse
 from kitt.kernels.kernel import Kernel
-from kitt.kernels.priors import NOISE_FLOOR, Parameter
+from kitt.kernels.priors import NOISE_FLOOR, Parameter, Preset
 from kitt.kernels.sparse import choose_inducing
 from kitt.table.dataset import Dataset, as_dataset
 from kitt.table.table import Table
@@ -144,6 +144,7 @@ def fit(
     *,
     target: str | None = None,
     noise: Any = None,
+    prior: str | Preset | None = None,
     config: FitConfig | None = None,
     random_state: RandomState = None,
     deadline: float | None = None,
@@ -160,6 +161,8 @@ def fit(
         it is a Table, which has been.
     noise : float, array of shape (N,) or str, optional
         Known variances of the noise, as for `suggest`.
+    prior : str or Preset, optional
+        The prior of the parameters, as for `suggest`; by default that of `config`.
     config : FitConfig, optional
         How to fit.
     random_state : int, torch.Generator or None
@@ -184,6 +187,8 @@ def fit(
         raise InvalidInputError(f"the deadline must be a positive number of seconds, got {deadline!r}")
     clock = Clock.unlimited().at_most(deadline)
     data = X if isinstance(X, Table) else as_dataset(X, y, target, noise=noise)
+    if prior is not None:
+        options["prior"] = prior
     return Fitter(data, config, random_state=random_state, clock=clock, **options).fit(expression)
 
 

@@ -18,7 +18,8 @@ from kitt.fitting.fit import Failure, Fitter
 from kitt.fitting.folds import FoldsConfig, with_folds
 from kitt.fitting.gp import GP
 from kitt.fitting.options import Options, Progress
-from kitt.kernels.grammar import Expression
+from kitt.kernels.grammar import Expression, parse
+from kitt.kernels.priors import Preset
 from kitt.network.caption import Caption
 from kitt.table.table import Table
 
@@ -60,11 +61,12 @@ class Fitters:
     def __init__(self, table: Table, options: Options, clock: Clock) -> None:
         self.table, self.effort, self.clock = table, options.effort_config, clock
         warped = table.warped() if options.warp else None
-        self.named = self._fitter(table, options, "default")
+        self.own = tuple(parse(text, table.columns) for text in options.kernels)  # kernels of the user's own
+        self.named = self._fitter(table, options, options.prior)
         self.plain = self._fitter(table, options, "botorch", self.named)
-        self.warped = None if warped is None else self._fitter(warped, options, "default")
+        self.warped = None if warped is None else self._fitter(warped, options, options.prior)
 
-    def _fitter(self, table: Table, options: Options, prior: str, guesses_of: Fitter | None = None) -> Fitter:
+    def _fitter(self, table: Table, options: Options, prior: str | Preset, guesses_of: Fitter | None = None) -> Fitter:
         chosen: dict[str, Any] = {"prior": prior, "objective": options.objective}
         chosen |= {**self.effort.search, **(options.fit_options or {})}
         return Fitter(table, random_state=options.random_state, clock=self.clock, guesses_of=guesses_of, **chosen)
@@ -188,7 +190,7 @@ def choose(fitters: Fitters, captions: Sequence[Caption], verified: Verified) ->
     by_loss = sorted(captions, key=lambda caption: caption.expected_loss or 0.0)
     named = list(dict.fromkeys([*(without_noise(caption.expression) for caption in by_loss), *verified.scores]))
     kept = (len(verified.scores) or None) if fitters.named.compares_all_rows else None  # what is fitted already
-    chosen = candidates(named, verified.scores, fitters.effort, kept, verified.arranged)
+    chosen = candidates(named, verified.scores, fitters.effort, kept, verified.arranged, fitters.own)
     return tuple(c for c in chosen if fitters.warped is not None or not c.warped)
 
 

@@ -10,6 +10,7 @@ from kitt.fitting.noise import NoiseModel
 from kitt.kernels.exact import ExactPosterior, LeaveOneOut
 from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.kernels.posterior import Posterior
+from kitt.kernels.priors import Preset
 from kitt.kernels.sparse import SparsePosterior
 from kitt.table.scaling import IDENTITY, Warp
 from kitt.table.table import Table
@@ -32,7 +33,7 @@ class Fitted:
     # Places of the rows that alone have determined kernel, parameters and weights; None if all have, or if not known.
     places_at_fit: Tensor | None = None
     is_plain: bool = False  # whether the kernel is a plain default, not proposed by the network
-    prior: str = "default"  # with which, and
+    prior: str | Preset = "default"  # with which, and
     objective: str = "map"  # by which the parameters were fitted
 
 

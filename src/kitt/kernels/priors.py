@@ -263,7 +263,10 @@ OPTIMISATION = Preset(
 PRESETS: dict[str, Preset] = {preset.name: preset for preset in (PAPER, DEFAULT, BOTORCH, OPTIMISATION)}
 
 
-def preset(name: str) -> Preset:
+def preset(name: str | Preset) -> Preset:
+    """The preset of a name; a preset of one's own is what it is."""
+    if isinstance(name, Preset):
+        return name
     if name not in PRESETS:
         raise InvalidInputError(f"no prior is called '{name}'; the presets are {', '.join(PRESETS)}")
     return PRESETS[name]

@@ -49,7 +49,7 @@ from kitt.model.stored import (
     values_of_rows,
 )
 from kitt.model.update import RefitReason, new_rows, refit_reasons, updated
-from kitt.table.dataset import Dataset
+from kitt.table.dataset import Dataset, values_of
 from kitt.table.encoding import Encoding
 from kitt.table.ranges import far_rows_note
 from kitt.table.reading import Notes
@@ -144,6 +144,8 @@ class Model(Exportable, Inspectable):
 
     def on(self, rows: Dataset) -> Model:
         """The kernels with their parameters, conditioned on other rows of these columns; on many rows, sparsely."""
+        if self.rows is not None and self.rows.mean is not None and rows.mean is None:
+            rows = rows.without_mean(self.rows.mean)
         self._check_rows(rows)
         details = []
         for k, (entry, weight) in enumerate(zip(self.entries, self.weights, strict=True)):
@@ -229,7 +231,8 @@ class Model(Exportable, Inspectable):
             In units of the target.
         """
         X = self._inputs(table, with_gaps=True)
-        return self._filled(X, lambda predictive: self.mixture.moments_of(predictive), noisy)
+        mean, std = self._filled(X, lambda predictive: self.mixture.moments_of(predictive), noisy)
+        return mean + self._mean_at(X), std
 
     def summary(self, table: Any, levels: ArrayLike, noisy: bool = True) -> tuple[FloatArray, ...]:
         """What `predict` and `quantiles` return, from one predictive distribution: mean, std and quantiles."""
@@ -237,8 +240,13 @@ class Model(Exportable, Inspectable):
 
     def summary_of(self, X: FloatArray, levels: ArrayLike, noisy: bool = True) -> tuple[FloatArray, ...]:
         """Mean, std and quantiles for rows (M, D) that `encode` has encoded already."""
-        mixture = self.mixture
-        return self._filled(X, lambda p: (*mixture.moments_of(p), mixture.quantiles_of(p, levels)), noisy)
+        mixture, centre = self.mixture, self._mean_at(X)
+        told = self._filled(X, lambda p: (*mixture.moments_of(p), mixture.quantiles_of(p, levels)), noisy)
+        return told[0] + centre, told[1], told[2] + centre[:, None]
+
+    def _mean_at(self, X: FloatArray) -> FloatArray:
+        """The mean function (M,) that was subtracted from the target; zero if there is none."""
+        return np.zeros(len(X)) if self.rows is None else self.rows.mean_at(X)
 
     def _filled(self, X: FloatArray, told: Callable[[Predictive], tuple[FloatArray, ...]], noisy: bool) -> Any:
         """What is told of the predictive distribution of each row; of rows with gaps, of the average that `gaps` has."""
@@ -304,7 +312,8 @@ class Model(Exportable, Inspectable):
 
     def log_density(self, table: Any, y: ArrayLike) -> FloatArray:
         """Log predictive density (M,) of observations `y` of the M rows of a table, in units of the target."""
-        return self.mixture.log_density(self._inputs(table), y)
+        X = self._inputs(table)
+        return self.mixture.log_density(X, values_of(y, len(X)) - self._mean_at(X))
 
     def sample(self, table: Any, count: int = 1, noisy: bool = True, random_state: int | None = None) -> FloatArray:
         """Joint draws from the predictive distribution.
@@ -325,7 +334,8 @@ class Model(Exportable, Inspectable):
         array of shape (count, M)
             In units of the target.
         """
-        return self.mixture.sample(self._inputs(table), count, noisy, random_state)
+        X = self._inputs(table)
+        return self.mixture.sample(X, count, noisy, random_state) + self._mean_at(X)
 
     def encode(self, table: Any) -> tuple[FloatArray, Notes]:
         """X (M, D) for `summary_of`, NaN where a cell cannot be read, with notes on what the model knows little about.
@@ -347,6 +357,8 @@ class Model(Exportable, Inspectable):
     def to_dict(self, rows: bool = True) -> dict[str, Any]:
         """The document that `save` writes, described in `schemas/model-6.json`; with or without the rows."""
         data = self.rows if rows else None
+        if self.rows is not None and self.rows.mean is not None and not rows:
+            raise InvalidInputError("expected rows=True for a model with a mean function, which belongs to its rows")
         return {
             "format": FORMAT,
             "version": VERSION,

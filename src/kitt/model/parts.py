@@ -56,7 +56,7 @@ class Exportable:
         k = self._position(component, False)
         if component is None and (share := partial_share(self, k)):
             warnings.warn(share, PartialExportWarning, stacklevel=2)
-        rows = self._kept_rows()
+        rows = self._rows_without_mean()
         return export.gp(self.entries[k].kernel, library, rows.X, rows.y, rows.noise)
 
     def partial_share(self, standardised: bool = False) -> str:
@@ -87,7 +87,7 @@ class Exportable:
         -------
         botorch.models.model.Model
         """
-        rows = self._kept_rows()
+        rows = self._rows_without_mean()
         if single:
             k = self._position(component, False)
             prior = self.mixture.models[k].fitted.prior
@@ -98,6 +98,15 @@ class Exportable:
             )
         export.warn_of_small_units(self.mixture.models[self.mixture.best].fitted_kernel.in_table_units(), "botorch")
         return _botorch("mixture").MixtureModel(self.mixture, bounds)
+
+    def _rows_without_mean(self) -> Dataset:
+        rows = self._kept_rows()
+        if rows.mean is not None:
+            raise InvalidInputError(
+                "expected a model without a mean function, which other libraries would have to add; got one: subtract it "
+                "from the target before the fit, and export that model"
+            )
+        return rows
 
     def _position(self, component: int | None, transformed: bool) -> int:
         """The position of the kernel to export. One of a transformed target is allowed only if `transformed`."""
@@ -151,6 +160,8 @@ def export_notes(model: Exportable, k: int) -> tuple[str, ...]:
             "The noise of each row has a known variance, which is not in this text: in squared units of the target, add it "
             "to `noise` in the call of `gp`."
         )
+    if model.rows is not None and model.rows.mean is not None:
+        notes.append("It is for what a mean function leaves of the target; that function is not in this text.")
     own = [c for c in model.components if c.model == k]
     if model.tail.weight or any(c.changing_noise or c.spread != 1.0 for c in own):
         notes.append(

@@ -30,6 +30,7 @@ from kitt.model.components import Component
 from kitt.model.predictive import Tail
 from kitt.table.dataset import Dataset
 from kitt.table.encoding import Encoding
+from kitt.table.mean_function import LinearMean
 from kitt.table.scaling import FloatArray, Standardiser, Warp
 from kitt.table.table import Table
 
@@ -121,7 +122,14 @@ def facts_of(fitted: Fitted) -> dict[str, Any]:
     facts = {name: getattr(fitted, name) for name in FACTS}
     norm = facts["gradient_norm"] if math.isfinite(facts["gradient_norm"]) else None
     places = None if facts["places_at_fit"] is None else facts["places_at_fit"].tolist()
-    return {**facts, "gradient_norm": norm, "warnings": list(facts["warnings"]), "places_at_fit": places}
+    prior = facts["prior"] if isinstance(facts["prior"], str) else facts["prior"].name
+    return {
+        **facts,
+        "prior": prior,
+        "gradient_norm": norm,
+        "warnings": list(facts["warnings"]),
+        "places_at_fit": places,
+    }
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -203,10 +211,10 @@ def from_version_4(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def from_version_5(document: Mapping[str, Any]) -> dict[str, Any]:
-    """In a file of version 5, the noise of no row was known."""
+    """In a file of version 5, no noise was known, and there was no mean function."""
     check_schema(light(document), FORMAT, schema(5), fitted_kernel.schema())
     rows = document.get("rows")
-    known = {**rows, "noise": None} if isinstance(rows, Mapping) else rows
+    known = {**rows, "noise": None, "mean": None} if isinstance(rows, Mapping) else rows
     return {**document, "version": VERSION, **({"rows": known} if "rows" in document else {})}
 
 
@@ -220,16 +228,29 @@ def light(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def rows_of(values: Any, encoding: Encoding) -> Dataset:
     """The rows of a document, which no schema checks (see `light`)."""
-    if not isinstance(values, Mapping) or set(values) != {"X", "y", "noise"}:
-        raise InvalidInputError('expected "rows" with "X", "y" and "noise", or null')
+    if not isinstance(values, Mapping) or set(values) != {"X", "y", "noise", "mean"}:
+        raise InvalidInputError('expected "rows" with "X", "y", "noise" and "mean", or null')
     X, y = (np.array(values[name], dtype=np.float64) for name in ("X", "y"))
     noise = None if values["noise"] is None else np.array(values["noise"], dtype=np.float64)
-    return Dataset(X, y, encoding.names, encoding.target, encoding, noise=noise)
+    mean = None if values["mean"] is None else LinearMean.from_dict(values["mean"])
+    if mean is not None and len(mean.slopes) != len(encoding.names):
+        raise InvalidInputError(f"expected a slope of the mean for each of {len(encoding.names)} columns; got {mean}")
+    return Dataset(X, y, encoding.names, encoding.target, encoding, noise=noise, mean=mean)
 
 
 def values_of_rows(rows: Dataset) -> dict[str, Any]:
     """Rows as JSON types."""
-    return {"X": rows.X.tolist(), "y": rows.y.tolist(), "noise": None if rows.noise is None else rows.noise.tolist()}
+    if rows.mean is not None and not isinstance(rows.mean, LinearMean):
+        raise InvalidInputError(
+            "expected a mean that a file can hold, 'constant' or 'linear'; got a function: subtract it from the target "
+            "before the fit, and add it to the predictions"
+        )
+    return {
+        "X": rows.X.tolist(),
+        "y": rows.y.tolist(),
+        "noise": None if rows.noise is None else rows.noise.tolist(),
+        "mean": None if rows.mean is None else rows.mean.to_dict(),
+    }
 
 
 def schema(version: int = VERSION) -> dict[str, Any]:

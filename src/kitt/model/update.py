@@ -58,7 +58,7 @@ def new_rows(old: Dataset, table: Any, y: ArrayLike | None, noise: ArrayLike | N
             raise InvalidInputError(
                 "expected y and noise beside a raw table; got a Dataset, which has its own: leave them out"
             )
-        return table, ()
+        return table if old.mean is None or table.mean is not None else table.without_mean(old.mean), ()
     if y is None:
         frame = None if as_frame(table) is None else encoding.named(table)
         if frame is None or encoding.target not in frame:
@@ -78,7 +78,8 @@ def new_rows(old: Dataset, table: Any, y: ArrayLike | None, noise: ArrayLike | N
     known = (
         None if noise is None else np.full(len(X), noise) if np.ndim(noise) == 0 else values_of(noise, len(X), "noise")
     )
-    return Dataset(X, values, encoding.names, encoding.target, encoding, noise=known), notes
+    values = values - old.mean_at(X)
+    return Dataset(X, values, encoding.names, encoding.target, encoding, noise=known, mean=old.mean), notes
 
 
 def updated(mixture: Mixture, new: Dataset) -> tuple[Mixture, Predictive]:

@@ -26,6 +26,7 @@ from kitt.table.encoding import (
     similar,
 )
 from kitt.table.frames import as_frame
+from kitt.table.mean_function import Mean, MeanFunction, mean_function, values_at
 from kitt.table.reading import Notes, Source, column_names, default_names, listed, read_table, refusal
 from kitt.table.scaling import FloatArray
 
@@ -56,6 +57,8 @@ class Dataset:
         What was done to the table, as sentences for the user.
     noise : array of shape (N,), read-only, or None
         The known variance of the noise of each target, in its squared units; None if the noise is to be estimated.
+    mean : callable or None
+        A mean function that has been subtracted from y, and that predictions of the target add.
 
     Examples
     --------
@@ -78,6 +81,7 @@ class Dataset:
     encoding: Encoding
     notes: Notes = ()
     noise: FloatArray | None = None
+    mean: MeanFunction | None = None
 
     def __post_init__(self) -> None:
         for field in ("X", "y") if self.noise is None else ("X", "y", "noise"):
@@ -120,6 +124,28 @@ class Dataset:
         """These rows and more rows of these columns; the noise is known if that of both is."""
         noise = None if self.noise is None or more.noise is None else np.append(self.noise, more.noise)
         return replace(self, X=np.vstack([self.X, more.X]), y=np.append(self.y, more.y), noise=noise)
+
+    def without_mean(self, mean: Mean | None) -> Dataset:
+        """What a mean function leaves of the target; a constant is subtracted by each fit anyway."""
+        function = mean_function(mean, self.X, self.y)
+        if function is None:
+            return self
+        y = self.y - values_at(function, self.X)
+        if np.ptp(y) == 0:
+            raise refusal(
+                "a mean function that leaves something of the target", "one that fits every row", "leave it out"
+            )
+        note = (
+            f"a mean is subtracted from '{self.target}': kernels, explanations and checks are about what it leaves, "
+            "and predictions add it"
+        )
+        return replace(self, y=y, mean=function, notes=(*self.notes, note))
+
+    def mean_at(self, X: FloatArray) -> FloatArray:
+        """The mean function (M,) at inputs; where one is missing, at the mean of these rows."""
+        if self.mean is None:
+            return np.zeros(len(X))
+        return values_at(self.mean, np.where(np.isnan(X), self.X.mean(0), X))
 
     @classmethod
     def from_arrays(

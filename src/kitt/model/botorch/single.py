@@ -29,7 +29,7 @@ from kitt.fitting.starts import FlatPrior
 from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.kernels.grammar import Primitive
 from kitt.kernels.kernel import Slot
-from kitt.kernels.priors import NOISE_FLOOR, Distribution, Parameter, preset
+from kitt.kernels.priors import NOISE_FLOOR, Distribution, Parameter, Preset, preset
 from kitt.table.dataset import Dataset
 from kitt.table.ranges import checked_box
 from kitt.table.scaling import Standardiser
@@ -79,7 +79,7 @@ class TableScale(Standardize):
         return super().train(False)
 
 
-def single_task_gp(fitted: FittedKernel, prior: str, rows: Dataset, bounds: Any = None) -> SingleTaskGP:
+def single_task_gp(fitted: FittedKernel, prior: str | Preset, rows: Dataset, bounds: Any = None) -> SingleTaskGP:
     """The GP given rows in the units of the table; `prior` is a preset of `kernels.priors`.
 
     Where variances of the noise are known, the noise is fixed: they and what was fitted beside them.
