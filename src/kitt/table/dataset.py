@@ -361,7 +361,7 @@ def _with_noise(df: pd.DataFrame, noise: Any) -> tuple[pd.DataFrame, tuple[str, 
     if noise is None:
         return frame, ()
     if isinstance(noise, str):
-        _check_known(noise, names, "column of the noise")
+        check_known(noise, names, "column of the noise")
         return frame, (noise,)
     name = "noise"
     while name in names:
@@ -399,16 +399,16 @@ def _select(df: pd.DataFrame, target: str | None, exclude: Sequence[str]) -> tup
     names = column_names(df)
     check_unique(names)
     for name in exclude:
-        _check_known(name, names, "column to exclude")
+        check_known(name, names, "column to exclude")
     kept = [name for name in names if name not in exclude]
     if not kept:
         raise refusal("a target and at least one input column", "a table without columns", "exclude fewer")
     target = kept[-1] if target is None else target
-    _check_known(target, kept, "target")
+    check_known(target, kept, "target")
     return df.set_axis(names, axis=1)[kept], target
 
 
-def _check_known(name: str, names: Sequence[str], role: str) -> None:
+def check_known(name: str, names: Sequence[str], role: str) -> None:
     if name not in names:
         raise refusal(f"the {role} among {listed(names, 20)}", f"'{name}'", similar(name, names) or "name one of them")
 
