@@ -9,6 +9,8 @@ import torch
 
 from kitt.errors import InvalidInputError
 from kitt.interop.advisor import AdvisorConfig, KernelAdvisor
+from kitt.model.document import Model
+from kitt.model.several import Models
 
 
 def draw(n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -114,7 +116,7 @@ def test_shapes_that_are_no_points_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="at least 3 points"):
         KernelAdvisor().model(torch.rand(2, 2), torch.rand(2, 1))
     with pytest.raises(InvalidInputError, match=r"shape \(n, D\)"):
-        KernelAdvisor().model(torch.rand(5, 2), torch.rand(5, 2))
+        KernelAdvisor().model(torch.rand(5, 2), torch.rand(5, 2, 2))
     with pytest.raises(InvalidInputError, match="at least 3 points"):
         KernelAdvisor().model(np.full((5, 2), np.nan), np.ones(5))
 
@@ -166,3 +168,20 @@ def test_known_variances_of_the_noise_may_be_standardised_with_the_targets() -> 
     assert (added > 0.9 * 0.25 * 0.01).all()
     advisor.model(X, 0.5 * Y)  # nothing is known any more
     assert advisor.steps[-1].action == "captioned"
+
+
+def test_several_outcomes_have_kernels_of_their_own() -> None:
+    X, Y = draw(13)
+    both = torch.cat([Y, (X - 12).square().sum(-1, keepdim=True)], -1)
+    both[4, 1] = math.nan  # an evaluation that gave one of two outcomes
+    advisor, alone = KernelAdvisor(), KernelAdvisor()
+    for n in (12, 13):
+        posterior = advisor.model(X[:n], both[:n]).posterior(X)
+        expected = alone.model(X[:n], Y[:n]).posterior(X)
+        assert posterior.mean.shape == (13, 2)
+        torch.testing.assert_close(posterior.mean[:, :1], expected.mean)
+    assert [step.output for step in advisor.steps] == [0, 1, 0, 1]
+    assert [step.points for step in advisor.steps] == [12, 11, 13, 12]
+    assert isinstance(advisor.fitted, Models)
+    assert advisor.fitted.targets == ("y1", "y2")
+    assert isinstance(alone.fitted, Model)

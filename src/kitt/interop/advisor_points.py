@@ -31,7 +31,7 @@ _SAME = 1e-6  # difference of targets, over their range, up to which they are th
 _MEAN_VARIANCE = 10.0  # of the prior of the mean, in units of the target's variance
 
 
-def dataset_of(X: Any, Y: Any, Yvar: Any = None) -> Dataset:
+def dataset_of(X: Any, Y: Any, Yvar: Any = None, target: str = "y") -> Dataset:
     """The finite points, in columns that are all kept, also constant ones."""
     X, y = _array(X), _column(Y)
     noise = None if Yvar is None else _column(Yvar)
@@ -43,9 +43,9 @@ def dataset_of(X: Any, Y: Any, Yvar: Any = None) -> Dataset:
             f"expected at least {MIN_POINTS} points with finite values, got {finite.sum()}: add some"
         )
     names = [f"x{d + 1}" for d in range(X.shape[1])]
-    encoding = Encoding(tuple(Column(name, "number") for name in names), "y")
+    encoding = Encoding(tuple(Column(name, "number") for name in names), target)
     known = None if noise is None else np.broadcast_to(noise, y.shape)[finite].clip(np.finfo(np.float64).tiny)
-    return Dataset(X[finite], y[finite], encoding.names, "y", encoding, noise=known)
+    return Dataset(X[finite], y[finite], encoding.names, target, encoding, noise=known)
 
 
 def _array(values: Any) -> FloatArray:

@@ -101,9 +101,9 @@ class KITTModel(BotorchModel, FantasizeMixin):
         bounds = (
             _UNIT.expand(2, X.shape[1]) if self.bounds is None and bool(((X >= 0) & (X <= 1)).all()) else self.bounds
         )
-        advisors = [KernelAdvisor(bounds, random_state=self.random_state) for _ in range(self.num_outputs)]
-        models = [a.model(X, *own) for a, own in zip(advisors, self._columns, strict=True)]
-        return self._keep(models, [a.fitted for a in advisors])
+        advisor = KernelAdvisor(bounds, random_state=self.random_state)
+        made = advisor.model(X, self.targets, self.variances)
+        return self._keep(list(made.models) if self.num_outputs > 1 else [made], advisor.models)
 
     def posterior(  # type: ignore[override]
         self,
