@@ -6,8 +6,10 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from botorch.acquisition import PosteriorMean
+from botorch.optim import optimize_acqf_mixed
 
-from kitt.errors import InvalidInputError
+from kitt.errors import FitError, InvalidInputError
 from kitt.interop.advisor import AdvisorConfig, KernelAdvisor
 from kitt.model.document import Model
 from kitt.model.several import Models
@@ -185,3 +187,46 @@ def test_several_outcomes_have_kernels_of_their_own() -> None:
     assert isinstance(advisor.fitted, Models)
     assert advisor.fitted.targets == ("y1", "y2")
     assert isinstance(alone.fitted, Model)
+
+
+def coded(n: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """One continuous input, and one with three categories that each move the target."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(n, 1, generator=generator, dtype=torch.float64)
+    code = torch.randint(3, (n, 1), generator=generator)
+    return torch.cat([x, code.double()], -1), torch.sin(4 * x) + torch.tensor([0.0, 5.0, -2.0]).double()[code]
+
+
+def test_categories_are_no_numbers() -> None:
+    X, Y = coded(21)
+    advisor = KernelAdvisor(bounds=[[0, 0], [1, 2]], categories={1: 3})
+    for n in (20, 21):
+        model = advisor.model(X[:n], Y[:n])
+    (fitted,) = advisor.models
+    assert fitted is not None
+    assert fitted.encoding.names == ("x1", "x2=0", "x2=1", "x2=2")
+    torch.testing.assert_close(model.posterior(X).mean, Y, atol=0.3, rtol=0)
+    choices: list[dict[int, float]] = [{1: float(code)} for code in range(3)]
+    box = torch.tensor([[0.0, 0.0], [1.0, 2.0]]).double()
+    candidate, _ = optimize_acqf_mixed(PosteriorMean(model), box, 1, 2, choices, raw_samples=8)
+    torch.testing.assert_close(candidate[0], torch.tensor([math.pi / 8, 1.0]).double(), atol=0.15, rtol=0)
+    assert model.condition_on_observations(X[:2], Y[:2]).posterior(X).mean.shape == (21, 1)
+
+
+def test_categories_survive_where_the_default_takes_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise FitError("nothing fits")
+
+    X, Y = coded(20)
+    advisor = KernelAdvisor(bounds=[[0, 0], [1, 2]], categories={1: 3})
+    monkeypatch.setattr(advisor, "_advance", fails)
+    assert advisor.model(X, Y).posterior(X).mean.shape == (20, 1)
+    assert advisor.steps[-1].action == "default"
+
+
+@pytest.mark.parametrize(
+    ("categories", "message"), [({2: 3}, "positions"), ({1: 2}, "codes 0 to 1"), ({0: 3}, "codes")]
+)
+def test_wrong_categories_are_refused(categories: dict[int, int], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        KernelAdvisor(categories=categories).model(*coded(10))

@@ -14,6 +14,7 @@ conditioned on the new points.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -25,6 +26,7 @@ from kitt.fitting.fit import Fitter, start_of
 from kitt.fitting.gp import GP
 from kitt.interop.advisor_points import box_of, dataset_of, same_points, start_for, tables_of
 from kitt.interop.botorch_default import FAILURES, default_model
+from kitt.interop.categories import Categories, with_codes
 from kitt.kernels.grammar import Expression, parse
 from kitt.model.document import Model
 from kitt.model.mixture import Mixture
@@ -94,6 +96,8 @@ class KernelAdvisor:
         may lie outside. Without bounds the range of the points so far takes their place.
     config : AdvisorConfig
     random_state : int
+    categories : mapping of int to int
+        Categorical inputs by their positions, with the number of categories of each, whose codes are 0, 1, 2 and so on.
     target : str
         The name of the outcome; several are called y1, y2 and so on.
 
@@ -121,6 +125,7 @@ class KernelAdvisor:
     bounds: Any = None
     config: AdvisorConfig = field(default_factory=AdvisorConfig)
     random_state: int = 0
+    categories: Mapping[int, int] = field(default_factory=dict)
     target: str = "y"
     steps: list[Step] = field(default_factory=list)
     outputs: list[KernelAdvisor] = field(default_factory=list)
@@ -149,8 +154,9 @@ class KernelAdvisor:
         if len(shape) == 2 and shape[1] > 1:
             return self._model_each(X, Y, Yvar, shape[1])
         began = time.perf_counter()
-        rows = dataset_of(X, Y, Yvar, self.target)
-        box = box_of(self.bounds, rows)
+        rows = dataset_of(X, Y, Yvar, self.target, self.categories)
+        known = Categories(self.categories, np.shape(X)[1])
+        box = box_of(known.encode_box(self.bounds), rows)
         self._state = None if self._state is None else self._state.for_rows(rows)
         action: Action
         try:
@@ -162,7 +168,7 @@ class KernelAdvisor:
             self._state, action, reason, kernel = None, "default", str(error), "RBF"
             model = default_model(rows.X, rows.y, box, rows.noise)
         self.steps.append(Step(rows.n, action, kernel, reason, time.perf_counter() - began))
-        return model
+        return with_codes(model, known) if self.categories else model
 
     def _model_each(self, X: Any, Y: Any, Yvar: Any, outcomes: int) -> Any:
         """The models of several outcomes, each by an advisor of its own."""
@@ -170,7 +176,9 @@ class KernelAdvisor:
 
         if len(self.outputs) != outcomes:
             names = [f"{self.target}{j + 1}" for j in range(outcomes)]
-            self.outputs = [KernelAdvisor(self.bounds, self.config, self.random_state, name) for name in names]
+            self.outputs = [
+                KernelAdvisor(self.bounds, self.config, self.random_state, self.categories, name) for name in names
+            ]
         models = []
         for j, advisor in enumerate(self.outputs):
             models.append(advisor.model(X, Y[:, j], None if Yvar is None else Yvar[:, j]))

@@ -7,6 +7,7 @@ standardised as if they were uniform in the box, and the mean of the target is e
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch
 
 from kitt.errors import InvalidInputError
 from kitt.fitting.fit import start_of
+from kitt.interop.categories import Categories
 from kitt.kernels.exact import ExactPosterior
 from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.kernels.grammar import Expression
@@ -31,19 +33,20 @@ _SAME = 1e-6  # difference of targets, over their range, up to which they are th
 _MEAN_VARIANCE = 10.0  # of the prior of the mean, in units of the target's variance
 
 
-def dataset_of(X: Any, Y: Any, Yvar: Any = None, target: str = "y") -> Dataset:
-    """The finite points, in columns that are all kept, also constant ones."""
+def dataset_of(X: Any, Y: Any, Yvar: Any = None, target: str = "y", counts: Mapping[int, int] | None = None) -> Dataset:
+    """The finite points, in columns that are all kept, also constant ones; `counts` are those of categories, by position."""
     X, y = _array(X), _column(Y)
     noise = None if Yvar is None else _column(Yvar)
     if X.ndim != 2 or y.shape != X.shape[:1]:
         raise InvalidInputError(f"expected X of shape (n, D) and Y of shape (n, 1), got {X.shape} and {y.shape}")
+    categories = Categories(counts or {}, X.shape[1])
+    X = categories.encode(torch.tensor(X)).numpy() if counts else X
     finite = np.isfinite(X).all(1) & np.isfinite(y)
     if finite.sum() < MIN_POINTS:
         raise InvalidInputError(
             f"expected at least {MIN_POINTS} points with finite values, got {finite.sum()}: add some"
         )
-    names = [f"x{d + 1}" for d in range(X.shape[1])]
-    encoding = Encoding(tuple(Column(name, "number") for name in names), target)
+    encoding = Encoding(tuple(Column(name, "number") for name in categories.names), target)
     known = None if noise is None else np.broadcast_to(noise, y.shape)[finite].clip(np.finfo(np.float64).tiny)
     return Dataset(X[finite], y[finite], encoding.names, target, encoding, noise=known)
 

@@ -12,7 +12,6 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from kitt.errors import InvalidInputError
-from kitt.table.scaling import FloatArray
 
 
 class Categories:
@@ -21,7 +20,7 @@ class Categories:
     def __init__(self, counts: Mapping[int, int], dims: int) -> None:
         if wrong := {d: k for d, k in counts.items() if not (0 <= d < dims and k > 1)}:
             raise InvalidInputError(
-                f"expected positions of categorical inputs from 0 to {dims - 1}, each with at least two categories; got {wrong}"
+                f"expected positions of categorical inputs from 0 to {dims - 1}, with two categories or more; got {wrong}"
             )
         self.counts, self.dims = dict(sorted(counts.items())), dims
 
@@ -51,9 +50,22 @@ class Categories:
         encoded: Tensor = self.transform()(X.where(known.unsqueeze(-1), 0.0))
         return encoded.where(known.unsqueeze(-1), torch.nan)
 
-    def encode_box(self, bounds: Any) -> FloatArray:
-        """The lowest and the largest values (2, D) of the encoded columns."""
+    def encode_box(self, bounds: Any) -> Any:
+        """The lowest and the largest values (2, D) of the encoded columns; none without bounds."""
+        if bounds is None or not self.counts:
+            return bounds
         box = np.asarray(torch.as_tensor(bounds), dtype=np.float64)
         unit = np.array([[0.0], [1.0]])
         parts = [unit.repeat(self.counts[d], 1) if d in self.counts else box[:, [d]] for d in range(self.dims)]
         return np.hstack(parts)
+
+
+def with_codes(model: Any, categories: Categories) -> Any:
+    """A model of BoTorch for encoded points, which takes points with codes from now on."""
+    from botorch.models.transforms.input import ChainedInputTransform
+
+    own = getattr(model, "input_transform", None)
+    codes = categories.transform()
+    model.input_transform = codes if own is None else ChainedInputTransform(codes=codes, own=own)
+    model.input_transform.eval()
+    return model

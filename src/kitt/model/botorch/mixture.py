@@ -133,7 +133,8 @@ class MixtureModel(BotorchModel, FantasizeMixin):
         return posterior if posterior_transform is None else posterior_transform(posterior)
 
     def _inputs(self, X: Tensor) -> Tensor:
-        """Points as BoTorch has them, standardised."""
+        """Points as BoTorch has them, standardised, after an input transform if the model was given one."""
+        X = self.transform_inputs(X)
         if X.dim() < 2 or X.shape[-1] != len(self.x_mean):
             raise InvalidInputError(f"expected points of shape (..., q, {len(self.x_mean)}), got {tuple(X.shape)}")
         raw = self.bounds[0] + (self.bounds[1] - self.bounds[0]) * X.to(self.bounds)
