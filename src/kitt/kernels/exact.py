@@ -49,11 +49,11 @@ def cholesky(K: Tensor, what: str = "the kernel") -> Tensor:
         return L
     scale = torch.diagonal(K, dim1=-2, dim2=-1).mean(-1).clamp_min(torch.finfo(K.dtype).tiny)
     eye = torch.eye(K.shape[-1], dtype=K.dtype, device=K.device)
+    amount = torch.zeros_like(scale)
     for jitter in _LADDER[1:] if K.dtype == torch.float64 else (1e-6, 1e-5, 1e-4, 1e-3):
-        bad = info != 0
-        amount = (jitter * scale * bad)[..., None, None]
-        again, again_info = torch.linalg.cholesky_ex(K + amount * eye)
-        L, info = torch.where(bad[..., None, None], again, L), torch.where(bad, again_info, info)
+        amount = torch.where(info != 0, jitter * scale, amount)
+        # All are factorised again, because a factor that failed has no gradient, not even where it is not chosen.
+        L, info = torch.linalg.cholesky_ex(K + amount[..., None, None] * eye)
         if not info.any():
             return L
     raise FitError(_not_positive_definite(what))
