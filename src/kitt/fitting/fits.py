@@ -13,7 +13,7 @@ from torch import Tensor
 
 from kitt.clock import Clock
 from kitt.errors import FitError
-from kitt.fitting.candidates import COLUMN_WORDS, PLAIN, Candidate, candidates, longer, without_noise
+from kitt.fitting.candidates import COLUMN_WORDS, PLAIN, Candidate, candidates, longer, rougher, without_noise
 from kitt.fitting.fit import Failure, Fitter
 from kitt.fitting.folds import FoldsConfig, with_folds
 from kitt.fitting.gp import GP
@@ -24,6 +24,7 @@ from kitt.network.caption import Caption
 from kitt.table.table import Table
 
 WEIGHT_FOLDS = FoldsConfig(folds=5)
+FOLDED = 3  # kernels of a small table that are fitted again without each fold: `kitt bench simulators`
 CLEAR = 0.01  # variance of the noise, in units of the target's, below which there is little: `kitt bench atlas`
 SCREENED_ROWS = 100  # up to so many rows, words that act on columns cost little: `kitt bench simulators`
 MOST_COLUMNS = 40  # of tables for which words that act on columns are tried; their time grows with it; set by hand
@@ -165,12 +166,17 @@ def verify_columns(fitters: Fitters, verified: Verified, progress: Progress) -> 
         return verified
     scores: dict[Expression, float] = {}
     for word in COLUMN_WORDS:
-        if scores and fitters.clock.is_over:
-            break
-        progress(f"comparing {word}", 0.15)
-        scores[word] = fitters.named.screening_score(word.words[0])
+        _screen(fitters, word, scores, progress)
+    _screen(fitters, rougher(max(scores, key=lambda word: scores[word])), scores, progress)
     best = sorted(scores, key=lambda word: -scores[word])[: fitters.effort.arranged]
     return replace(verified, arranged=tuple(word for word in best if scores[word] > -math.inf))
+
+
+def _screen(fitters: Fitters, word: Expression, scores: dict[Expression, float], progress: Progress) -> None:
+    """Score a word that acts on columns, if there is time; the first one always."""
+    if not scores or not fitters.clock.is_over:
+        progress(f"comparing {word}", 0.15)
+        scores[word] = fitters.named.screening_score(word.words[0])
 
 
 # --- all rows ---------------------------------------------------------------------------------------------------------
@@ -215,15 +221,24 @@ def fit_each(fitters: Fitters, chosen: Sequence[Candidate], progress: Progress) 
 
 
 def with_left_out_folds(fitters: Fitters, gps: tuple[GP, ...]) -> tuple[GP, ...]:
-    """The GPs with the predictions of left-out folds from which they are weighted; without, leave-one-out takes their place.
+    """The GPs, those that are to be weighted with predictions of left-out folds; if none has them, leave-one-out does it.
 
-    Small tables have them if there is time, and tables with many columns for their rows always, because leave-one-out at the
-    fitted parameters would mislead them. If one fails or time is up, none has them: they must be comparable.
+    Small tables have them if there is time, for the kernels of highest leave-one-out density. Tables with many columns for
+    their rows have them for all kernels, because leave-one-out at the fitted parameters would mislead them. If one fails or
+    time is up, none has them: they must be comparable.
     """
     n, d = fitters.table.X.shape
-    if n > (MANY_COLUMNS_ROWS if d > MANY_COLUMNS * n else fitters.effort.folds_rows) or fitters.clock.is_over:
+    effort = fitters.effort
+    is_wide = n <= MANY_COLUMNS_ROWS and d > MANY_COLUMNS * n
+    is_small = n <= effort.folds_rows or (n <= effort.clear_folds_rows and fitters.is_clear)
+    if not (is_wide or is_small) or fitters.clock.is_over:
         return gps
+    ranked = sorted(range(len(gps)), key=lambda k: -float(gps[k].loo_log_densities.sum()))
+    chosen = ranked if is_wide else ranked[:FOLDED]
     try:
-        return tuple(with_folds(gp, fitters.table, WEIGHT_FOLDS, fitters.clock) for gp in gps)
+        return tuple(
+            with_folds(gp, fitters.table, WEIGHT_FOLDS, fitters.clock) if k in chosen else gp
+            for k, gp in enumerate(gps)
+        )
     except FitError:
         return gps
