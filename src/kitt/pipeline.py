@@ -188,10 +188,11 @@ def suggest_dataset(
         verified = verify_longer(fitters, verified, words_for(left, options) if asks else ())
     verified = verify_columns(fitters, verified, report)
     fits = fit_each(fitters, choose(fitters, captions.ranked, verified), report)  # step 5
-    gps = with_left_out_folds(fitters, fits.gps)
+    mixture = average(fits.gps, options.weights, captions)  # step 6
+    gps = with_left_out_folds(fitters, fits.gps, {part.model for part in mixture.components})
     times.append(time.perf_counter())
 
-    mixture = average(gps, options.weights, captions)  # step 6
+    mixture = mixture if gps is fits.gps else average(gps, options.weights, captions)
     model = Model.of(on_all_rows(mixture, table, options, clock), dataset)
     times.append(time.perf_counter())
     notes = (*dataset.notes, *cautions(dataset, captions))
