@@ -114,9 +114,10 @@ def candidates(
     effort: Effort,
     kept: int | None = None,
     arranged: Sequence[Expression] = (),
+    own: Sequence[Expression] = (),
 ) -> tuple[Candidate, ...]:
-    """The best captions; the very best also with changing noise and with a transformed target; words that act on columns;
-    plain kernels; noise alone.
+    """The best captions; the very best also with changing noise and with a transformed target; the user's own kernels; words
+    that act on columns; plain kernels; noise alone.
 
     `scores` are those of the captions on a few hundred rows. Captions without a score come last, in the given order. The
     words that act on columns, `arranged`, have been chosen already.
@@ -130,7 +131,7 @@ def candidates(
     warped = [Candidate(e, warped=True) for e in signal[: effort.warped]]
     plain = [Candidate(e, prior=prior_of(True)) for e in PLAIN[: effort.plain]]
     columns = list(map(Candidate, arranged))
-    return tuple(dict.fromkeys([*named, *columns, *warped, *plain, Candidate(NO_SIGNAL)]))
+    return tuple(dict.fromkeys([*named, *map(Candidate, own), *columns, *warped, *plain, Candidate(NO_SIGNAL)]))
 
 
 def _has_signal(expression: Expression) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -18,12 +18,12 @@ from kitt.fitting.fit import Failure, Fitter
 from kitt.fitting.folds import FoldsConfig, with_folds
 from kitt.fitting.gp import GP
 from kitt.fitting.options import Options, Progress
-from kitt.kernels.grammar import Expression
+from kitt.kernels.grammar import Expression, parse
+from kitt.kernels.priors import Preset
 from kitt.network.caption import Caption
 from kitt.table.table import Table
 
 WEIGHT_FOLDS = FoldsConfig(folds=5)
-FOLDED = 3  # kernels of a small table that are fitted again without each fold: `kitt bench simulators`
 CLEAR = 0.01  # variance of the noise, in units of the target's, below which there is little: `kitt bench atlas`
 SCREENED_ROWS = 100  # up to so many rows, words that act on columns cost little: `kitt bench simulators`
 MOST_COLUMNS = 40  # of tables for which words that act on columns are tried; their time grows with it; set by hand
@@ -61,11 +61,12 @@ class Fitters:
     def __init__(self, table: Table, options: Options, clock: Clock) -> None:
         self.table, self.effort, self.clock = table, options.effort_config, clock
         warped = table.warped() if options.warp else None
-        self.named = self._fitter(table, options, "default")
+        self.own = tuple(parse(text, table.columns) for text in options.kernels)  # kernels of the user's own
+        self.named = self._fitter(table, options, options.prior)
         self.plain = self._fitter(table, options, "botorch", self.named)
-        self.warped = None if warped is None else self._fitter(warped, options, "default")
+        self.warped = None if warped is None else self._fitter(warped, options, options.prior)
 
-    def _fitter(self, table: Table, options: Options, prior: str, guesses_of: Fitter | None = None) -> Fitter:
+    def _fitter(self, table: Table, options: Options, prior: str | Preset, guesses_of: Fitter | None = None) -> Fitter:
         chosen: dict[str, Any] = {"prior": prior, "objective": options.objective}
         chosen |= {**self.effort.search, **(options.fit_options or {})}
         return Fitter(table, random_state=options.random_state, clock=self.clock, guesses_of=guesses_of, **chosen)
@@ -194,7 +195,7 @@ def choose(fitters: Fitters, captions: Sequence[Caption], verified: Verified) ->
     by_loss = sorted(captions, key=lambda caption: caption.expected_loss or 0.0)
     named = list(dict.fromkeys([*(without_noise(caption.expression) for caption in by_loss), *verified.scores]))
     kept = (len(verified.scores) or None) if fitters.named.compares_all_rows else None  # what is fitted already
-    chosen = candidates(named, verified.scores, fitters.effort, kept, verified.arranged)
+    chosen = candidates(named, verified.scores, fitters.effort, kept, verified.arranged, fitters.own)
     return tuple(c for c in chosen if fitters.warped is not None or not c.warped)
 
 
@@ -218,12 +219,12 @@ def fit_each(fitters: Fitters, chosen: Sequence[Candidate], progress: Progress) 
     return Fits(tuple(gps), tuple(failures))
 
 
-def with_left_out_folds(fitters: Fitters, gps: tuple[GP, ...]) -> tuple[GP, ...]:
-    """The GPs, those that are to be weighted with predictions of left-out folds; if none has them, leave-one-out does it.
+def with_left_out_folds(fitters: Fitters, gps: tuple[GP, ...], weighted: Collection[int]) -> tuple[GP, ...]:
+    """The GPs, some with predictions of left-out folds, from which these are to be weighted again.
 
-    Small tables have them if there is time, for the kernels of highest leave-one-out density. Tables with many columns for
-    their rows have them for all kernels, because leave-one-out at the fitted parameters would mislead them. If one fails or
-    time is up, none has them: they must be comparable.
+    Small tables have them if there is time, for the kernels at the places `weighted`, to which leave-one-out gives a weight;
+    with few rows and little noise leave-one-out promises too much. Tables with many columns for their rows have them for all
+    kernels, because leave-one-out at the fitted parameters would mislead them. If one fails or time is up, none has them.
     """
     n, d = fitters.table.X.shape
     effort = fitters.effort
@@ -231,11 +232,9 @@ def with_left_out_folds(fitters: Fitters, gps: tuple[GP, ...]) -> tuple[GP, ...]
     is_small = n <= effort.folds_rows or (n <= effort.clear_folds_rows and fitters.is_clear)
     if not (is_wide or is_small) or fitters.clock.is_over:
         return gps
-    ranked = sorted(range(len(gps)), key=lambda k: -float(gps[k].loo_log_densities.sum()))
-    chosen = ranked if is_wide else ranked[:FOLDED]
     try:
         return tuple(
-            with_folds(gp, fitters.table, WEIGHT_FOLDS, fitters.clock) if k in chosen else gp
+            with_folds(gp, fitters.table, WEIGHT_FOLDS, fitters.clock) if is_wide or k in weighted else gp
             for k, gp in enumerate(gps)
         )
     except FitError:

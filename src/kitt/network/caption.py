@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from numbers import Integral
 from os import PathLike
 from typing import Any
@@ -23,7 +23,7 @@ from kitt.kernels.grammar import WORDS, Expression
 from kitt.network.advice import advice_features
 from kitt.network.checkpoint import LoadedModel, load
 from kitt.network.columns import Columns, read_columns
-from kitt.network.network import StemEncoder
+from kitt.network.network import StemEncoder, StemOutput
 from kitt.network.properties import Group, Property, alike, properties
 from kitt.network.ranking import RANKINGS, ranked
 from kitt.network.search import SEARCHES, Stepper, Sums, merge_orders
@@ -128,6 +128,7 @@ def caption(
     reading: str = "quick",
     random_state: int = 0,
     check: bool = True,
+    columns: bool = True,
 ) -> Captions:
     """Predict the kernels of a table with the network, without fitting anything.
 
@@ -155,6 +156,8 @@ def caption(
         Seed of the subsets of a large table and of sampling.
     check : bool
         Refuse a table of fewer than eight rows or of a constant target, of which nothing can be known.
+    columns : bool
+        Also say what each column does.
 
     Returns
     -------
@@ -169,17 +172,38 @@ def caption(
     >>> print(captions.best.expression)
     Linear
     """
+    options = {"head": head, "search": search, "ranking": ranking, "reading": reading}
+    said = caption_each(
+        [(X, y)], k, network=network, random_state=random_state, check=check, columns=columns, **options
+    )
+    return said[0]
+
+
+def caption_each(
+    tables: Sequence[tuple[FloatArray, FloatArray]],
+    k: int = 3,
+    *,
+    network: str | PathLike[str] | LoadedModel = "default",
+    head: str = "decoder",
+    search: str = "beam",
+    ranking: str = "expected-loss",
+    reading: str = "quick",
+    random_state: int = 0,
+    check: bool = True,
+    columns: bool = True,
+) -> list[Captions]:
+    """What `caption` does for each of several tables, which the network reads in one batch if they have one size."""
     _check_options(k, head=head, search=search, ranking=ranking, reading=reading)
-    X, y = _check_arrays(X, y)
-    if check and len(X) < MIN_ROWS:
-        raise refusal(f"at least {MIN_ROWS} rows", str(len(X)), "add rows")
-    if check and y.min() == y.max():
-        raise refusal("a target that varies", f"{y[0]} in every row", "give another y")
-    loaded = network if isinstance(network, LoadedModel) else load(os.fspath(network))
-    generator = torch.Generator().manual_seed(checked_seed(random_state))
+    checked = [_check_arrays(X, y) for X, y in tables]
+    for X, y in checked if check else ():
+        if len(X) < MIN_ROWS:
+            raise refusal(f"at least {MIN_ROWS} rows", str(len(X)), "add rows")
+        if y.min() == y.max():
+            raise refusal("a target that varies", f"{y[0]} in every row", "give another y")
+    loaded, seed = network if isinstance(network, LoadedModel) else load(os.fspath(network)), checked_seed(random_state)
     with torch.inference_mode(), threads_for(READINGS[reading].max_rows):
-        view = encode_table(loaded, X, y, random_state, READINGS[reading])
-        return _caption(loaded, view, k, head, search, ranking, generator)
+        views = encode_tables(loaded, checked, seed, READINGS[reading], columns)
+        return [_caption(loaded, v, k, head, search, ranking, torch.Generator().manual_seed(seed)) for v in views]
 
 
 def checked_seed(seed: Any) -> int:
@@ -220,20 +244,41 @@ def encode_table(
     loaded: LoadedModel, X: FloatArray, y: FloatArray, random_state: int, reading: Reading = READINGS["quick"]
 ) -> View:
     """Encode a table (paper, Inference, step 1); of a large table, encode a few random subsets of its rows."""
-    X, y = _check_arrays(X, y)
-    indices = subsets(X, y, random_state, reading)
-    batch = [(X, y)] if indices is None else [(X[i], y[i]) for i in indices]
-    tensor_X, tensor_y = standardised(batch)
-    rows, size = len(X) if indices is None else len(np.unique(indices)), (X.shape[0], X.shape[1])
+    return encode_tables(loaded, [_check_arrays(X, y)], random_state, reading)[0]
+
+
+def encode_tables(
+    loaded: LoadedModel,
+    tables: Sequence[tuple[FloatArray, FloatArray]],
+    random_state: int,
+    reading: Reading,
+    columns: bool = False,
+) -> list[View]:
+    """The encodings of several tables, from one batch if their subsets have one size; with `columns`, what these do."""
+    drawn = [subsets(X, y, random_state, reading) for X, y in tables]
+    read = [
+        standardised([(X, y)] if places is None else [(X[i], y[i]) for i in places])
+        for (X, y), places in zip(tables, drawn, strict=True)
+    ]
+    if len({X.shape[1:] for X, _ in read}) > 1:
+        return [encode_tables(loaded, [table], random_state, reading, columns)[0] for table in tables]
+    batch, counts = (torch.cat(part) for part in zip(*read, strict=True)), [len(X) for X, _ in read]
+    rows = [len(X) if i is None else len(np.unique(i)) for (X, _), i in zip(tables, drawn, strict=True)]
+    sizes = [(X.shape[0], X.shape[1]) for X, _ in tables]
     encoder = loaded.model.encoder
     if not isinstance(encoder, StemEncoder):
-        return View(loaded.model.encode(tensor_X, tensor_y), size, rows, None, None, None)
-    seen = encoder.read(tensor_X, tensor_y)
-    limit = loaded.facts.extra.get("strangeness_limit")
-    strangeness = None if limit is None else float(seen.strangeness.mean()) / limit
-    columns = None if loaded.columns is None else read_columns(loaded.columns, seen, X, y, random_state)
-    noise = float(seen.noise.mean().exp())
-    return View(seen.encodings, size, rows, strangeness, seen.roughness.mean(0).exp(), noise, columns)
+        encodings = loaded.model.encode(*batch).split(counts)
+        return [View(e, size, n, None, None, None) for e, size, n in zip(encodings, sizes, rows, strict=True)]
+    said, limit = encoder.read(*batch), loaded.facts.extra.get("strangeness_limit")
+    parts = (getattr(said, field.name).split(counts) for field in fields(StemOutput))
+    views = []
+    for (X, y), size, n, own in zip(tables, sizes, rows, zip(*parts, strict=True), strict=True):
+        seen = StemOutput(*own)
+        strange = None if limit is None else float(seen.strangeness.mean()) / limit
+        told = read_columns(loaded.columns, seen, X, y, random_state) if columns and loaded.columns else None
+        roughness, noise = seen.roughness.mean(0).exp(), float(seen.noise.mean().exp())
+        views.append(View(seen.encodings, size, n, strange, roughness, noise, told))
+    return views
 
 
 def _check_arrays(X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
