@@ -1,9 +1,9 @@
 """Statements about columns: whether what explanations say of tables with known functions is true, and whether it lasts.
 
 Three kinds of cells. *signal*: a known function with so much noise that it is 10 to 60 % of the variance, 60 to 200 rows.
-*structure*: a known function with little noise; each statement of a shape or of a pair is judged by the function itself.
-*halves*: two disjoint halves of the rows of a real table, each explained; a statement about one is contradicted if the
-explanation of the other says the opposite.
+*structure*: a known function with little noise. Of both, each statement of a shape, of a pair or of a column that can be
+left out is judged by the function itself. *halves*: two disjoint halves of the rows of a real table, each explained; a
+statement about one is contradicted if the explanation of the other says the opposite.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from kitt_lab.bench.runner import Cell, Line
 KINDS = ("signal", "structure", "halves")
 ROWS = (60, 200)
 SHARES = (0.1, 0.6)  # of the variance, that the function makes in tables with a signal
-NOISE = 0.02  # share of the variance that is noise where statements are judged by the function
+NOISE = 0.02  # share of the variance that is noise in tables with a clear structure
 HALF = 150  # largest number of rows of a half
 MATTERS = 0.1  # nats per row on left-out rows, from which a column must be mentioned
 # When a statement about a shape counts as true, as shares of the rise of the true curve and of the span of the column.
 BACK, BENT, PLACE, BEYOND, STEP, STEP_WIDTH = 0.25, 0.06, 0.15, 0.2, 0.6, 0.25
 PAIR = 0.01  # true share of a pair
-IDLE = 0.05  # true total share of a column that can be left out, at most
+IDLE = 0.05  # of the variance of observations, that a column takes part in which can be left out, at most
 CLEAR = 2.0  # standard errors by which two gains differ clearly
 OPPOSITE = ({"rises", "falls"}, {"lowest", "highest"})
 _DIRECTION = {"step up": "rises", "step down": "falls"}
@@ -118,7 +118,7 @@ def known(kind: str, table: int) -> dict[str, Any]:
     y = f + f.std() * np.sqrt((1 - share) / share) * rng.normal(size=len(f))
     explanation = explain(suggest(X, y, fit=True))
     said = _facts(explanation) | {"function": of.name, "rows": len(y), "share": share}
-    return said | {"statements": [] if kind == "signal" else judged(explanation, of)}
+    return said | {"statements": judged(explanation, of, share)}
 
 
 def _facts(explanation: Explanation) -> dict[str, Any]:
@@ -135,8 +135,8 @@ def _facts(explanation: Explanation) -> dict[str, Any]:
 # --- truth -----------------------------------------------------------------------------------------------------------
 
 
-def judged(explanation: Explanation, of: Known) -> list[dict[str, Any]]:
-    """The statements about shapes and pairs, each with whether it is true of the function."""
+def judged(explanation: Explanation, of: Known, share: float) -> list[dict[str, Any]]:
+    """The statements about columns and pairs, each with whether it is true of a function with this share of the variance."""
     if not explanation.is_signal:
         return []
     X = of.draw(np.random.default_rng(0), 2000)
@@ -151,11 +151,11 @@ def judged(explanation: Explanation, of: Known) -> list[dict[str, Any]]:
     true = {frozenset(pair.columns): pair.share for pair in indices.pairs}
     total = dict(zip(indices.columns, indices.total.tolist(), strict=True))
     absent = [c for c in explanation.checks if c.claim == "column" and c.answer is Answer.ABSENT]
-    found += [{"column": c.about, "says": "can be left out", "is_true": total[c.about] <= IDLE} for c in absent]
+    found += [{"column": c.about, "says": "can be left out", "is_true": share * total[c.about] <= IDLE} for c in absent]
     for pair in explanation.interactions:
         if f"{pair.columns[0]} and {pair.columns[1]} make" in explanation.text:
-            share = true.get(frozenset(pair.columns), 0.0)
-            found.append({"column": " and ".join(pair.columns), "says": "together", "is_true": share > PAIR})
+            is_true = true.get(frozenset(pair.columns), 0.0) > PAIR
+            found.append({"column": " and ".join(pair.columns), "says": "together", "is_true": is_true})
     return found
 
 
@@ -268,7 +268,7 @@ def summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
         if kind == "halves":
             row["statements"] = sum(r["said"] for r in own)
             row["wrong"] = sum(len(r["contradicted"]) for r in own)
-        elif kind == "structure":
+        else:
             row["statements"] = len(statements)
             row["wrong"] = sum(not s["is_true"] for s in statements)
         rows.append(row)

@@ -222,19 +222,23 @@ class Checker:
             return compared("column", name, self.whole, no_signal(self.table, self.folds))
         table = replace(self.table, X=self.table.X[:, keep], shortest=self.table.shortest[keep])
         table = replace(table, columns=tuple(self.table.columns[d] for d in keep))
-        expression, start = self._without(keep)
+        try:
+            expression, start = self._without(keep, table)
+        except UNFIT:
+            return None
         check = self._against("column", name, expression, start, table)
         beside = [d for d in others if d not in places]
         limit = column_limit(self.table.X.numpy(), places, beside, self.whole.residual)
         rows = rows_for_column(len(places), len(beside), MARGINS[NATS])
         return check and replace(check, errors=errors_among(among), limit=limit, more_rows=rows)
 
-    def _without(self, keep: list[int]) -> tuple[Expression, Tensor | None]:
-        """The kernel on some of the columns, with its parameters; words of chosen columns are fitted from the start."""
+    def _without(self, keep: list[int], table: Table) -> tuple[Expression, Tensor]:
+        """The kernel on some of the columns, with its parameters; words of chosen columns are fitted to this table anew."""
         expression = self.model.expression
         if any(word.columns for word in expression):
             words = [_on(word, keep) for word in expression]
-            return Expression(tuple(dict.fromkeys(w for w in words if w)) or (Word((Primitive.WHITE,)),)), None
+            fewer = Expression(tuple(dict.fromkeys(w for w in words if w)) or (Word((Primitive.WHITE,)),))
+            return fewer, start_on_all(table, fewer.noise_last, self.model)
         values = {n: np.asarray(v, np.float64) for n, v in self.model.fitted_kernel.parameters.items()}
         values = {n: v[keep] if v.ndim else v for n, v in values.items()}
         return expression, _flat(expression.noise_last, len(keep), values)
