@@ -72,14 +72,10 @@ class Surface:
 
         The last are those of each kernel's own function.
         """
-        mean, std, own = [], [], []
-        for value in values:
-            there = rows.clone()
-            there[:, places] = value
-            parts = [self.mixture.function(k, there) for k in self.used]
-            centres = np.array([float(m.mean()) for m, _ in parts])
-            within = np.array([float(C.mean()) for _, C in parts]).clip(0)
-            mean.append(float(self.mean(there).mean()))
-            std.append(float(np.sqrt(self.weights @ (within + (centres - self.weights @ centres) ** 2))))
-            own.append(centres)
-        return np.array(mean), np.array(std), np.array(own).T
+        there = rows.repeat(len(values), 1, 1)  # (V, R, D)
+        there[..., places] = values[:, None, :]
+        parts = [self.mixture.function(k, there) for k in self.used]
+        own = torch.stack([f.mean(-1) for f, _ in parts]).numpy()
+        within = torch.stack([C.mean((-2, -1)) for _, C in parts]).clamp_min(0).numpy()
+        std = np.sqrt(self.weights @ (within + (own - self.weights @ own) ** 2))
+        return self.mean(there.flatten(0, 1)).reshape(len(values), -1).mean(-1).numpy(), std, own
