@@ -11,7 +11,7 @@ from explain_work import fit
 
 import kitt
 from kitt.explanation.facts import OF_VARIANCE, Check
-from kitt.model.curves import Curve, shape
+from kitt.model.curves import Curve, Line, shape
 from kitt.model.sensitivity import sensitivity
 
 
@@ -49,11 +49,28 @@ def test_one_column_has_everything() -> None:
 def test_shapes(function, kind: str, at: float | None) -> None:
     x = np.linspace(0, 100, 25)
     mean = function(x)
-    found = shape(Curve(x, mean, np.full(25, 0.01 * np.ptp(mean))), x)
+    found = shape(_line(x, mean, 0.01), x)
     assert found.kind == kind
+    assert not found.overall
     assert (found.at is None) == (at is None)
     assert at is None or found.at == pytest.approx(at, abs=6)
-    assert shape(Curve(x, mean, np.full(25, np.ptp(mean))), x).kind == "none"  # nothing is clear
+    assert shape(_line(x, mean, 1.0), x).kind == "none"  # nothing is clear
+
+
+def _line(x: np.ndarray, mean: np.ndarray, error: float) -> Line:
+    """A curve of which every difference has the same standard deviation, as a share of its rise."""
+    size = error * np.ptp(mean)
+    return Line(Curve(x, mean, np.full(len(x), size)), np.full((len(x), len(x)), size), mean[None])
+
+
+def test_a_curve_that_may_turn_rises_on_the_whole() -> None:
+    x = np.linspace(0, 1, 25)
+    assert not shape(_line(x, x, 0.05), x).overall
+    loose = shape(_line(x, x, 0.2), x)
+    assert (loose.kind, loose.overall, loose.slope) == ("rises", True, None)
+    own = _line(x, x, 0.2)
+    slope = replace(own, apart=own.apart * np.abs(x[:, None] - x))  # of a straight line only the slope is not known
+    assert not shape(slope, x).overall
 
 
 def test_columns_that_matter_together_are_named() -> None:
@@ -139,7 +156,7 @@ def test_the_only_column_of_a_function_is_named_though_its_own_check_is_not_clea
     X = {name: rng.normal(size=80) for name in ("a", "b")}
     explanation = kitt.explain(fit("RBF", X, np.sin(X["a"]) + 0.1 * rng.normal(size=80)), check=False)
     checks = (Check("signal", "all columns", 0.9, 0.01, 80, OF_VARIANCE), Check("column", "a", 0.3, 0.2, 80))
-    assert "With a, sales rises" in replace(explanation, checks=checks).text
+    assert "On the whole, sales rises with a" in replace(explanation, checks=checks).text  # a sine may turn at the ends
 
 
 def test_places_are_told_as_finely_as_the_curve_tells_them() -> None:

@@ -19,7 +19,8 @@ import torch
 
 from kitt.errors import InvalidInputError
 from kitt.explanation import Explanation, explain
-from kitt.explanation.facts import Answer, Effect
+from kitt.explanation.absence import in_nats
+from kitt.explanation.facts import MARGINS, NATS, Answer, Effect
 from kitt.explanation.prose import told_shape
 from kitt.model.curves import Shape
 from kitt.model.sensitivity import sensitivity
@@ -38,7 +39,7 @@ MATTERS = 0.1  # nats per row on left-out rows, from which a column must be ment
 # When a statement about a shape counts as true, as shares of the rise of the true curve and of the span of the column.
 BACK, BENT, PLACE, BEYOND, STEP, STEP_WIDTH = 0.25, 0.06, 0.15, 0.2, 0.6, 0.25
 PAIR = 0.01  # true share of a pair
-IDLE = 0.05  # of the variance of observations, that a column takes part in which can be left out, at most
+TREND = 0.3  # correlation of the true curve with the column, where it rises or falls on the whole
 CLEAR = 2.0  # standard errors by which two gains differ clearly
 OPPOSITE = ({"rises", "falls"}, {"lowest", "highest"})
 _DIRECTION = {"step up": "rises", "step down": "falls"}
@@ -145,18 +146,27 @@ def judged(explanation: Explanation, of: Known, share: float) -> list[dict[str, 
     for name, effect in shown.items():
         if (shape := told_shape(explanation, effect)) is not None:
             curve = _true_curve(of, X, int(name[1:]) - 1)
-            found.append({"column": name, "says": shape.kind, "is_true": _is_true(shape, *curve)})
+            found.append({"column": name, "says": _named(shape), "is_true": _is_true(shape, *curve)})
     groups = [(f"x{d + 1}", [d]) for d in range(of.columns)]
     indices = sensitivity(lambda Z: torch.from_numpy(of.function(Z.numpy())), torch.from_numpy(X), groups)
     true = {frozenset(pair.columns): pair.share for pair in indices.pairs}
-    total = dict(zip(indices.columns, indices.total.tolist(), strict=True))
-    absent = [c for c in explanation.checks if c.claim == "column" and c.answer is Answer.ABSENT]
-    found += [{"column": c.about, "says": "can be left out", "is_true": share * total[c.about] <= IDLE} for c in absent]
+    absent = [c.about for c in explanation.checks if c.claim == "column" and c.answer is Answer.ABSENT]
+    unexplained = max(1 - (explanation.explained or 0.0), 1 - share)
+    for name, total in zip(indices.columns, indices.total.tolist(), strict=True):
+        if name in absent:  # what the column would gain if everything it takes part in were learned
+            is_true = in_nats(share * total / (share * total + unexplained)) <= MARGINS[NATS]
+            found.append({"column": name, "says": "can be left out", "is_true": is_true})
     for pair in explanation.interactions:
         if f"{pair.columns[0]} and {pair.columns[1]} make" in explanation.text:
             is_true = true.get(frozenset(pair.columns), 0.0) > PAIR
             found.append({"column": " and ".join(pair.columns), "says": "together", "is_true": is_true})
     return found
+
+
+def _named(shape: Shape) -> str:
+    if shape.overall:
+        return f"{shape.kind} on the whole"
+    return f"{shape.kind} in a line" if shape.slope is not None else shape.kind
 
 
 def _is_shown(explanation: Explanation, effect: Effect) -> bool:
@@ -183,6 +193,8 @@ def _is_true(shape: Shape, x: FloatArray, f: FloatArray) -> bool:
         turns = min(abs(f[0] - f[extreme]), abs(f[-1] - f[extreme])) >= 0.5 * PLACE * rise
         return bool(inside and turns)
     way = f if shape.kind in ("rises", "step up") else -f
+    if shape.overall:
+        return bool(np.corrcoef(x, way)[0, 1] >= TREND)
     monotone = float((np.maximum.accumulate(way) - way).max()) <= BACK * rise and way[-1] > way[0]
     if not monotone:
         return False

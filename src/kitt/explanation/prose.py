@@ -186,6 +186,8 @@ def _shape(e: Explanation, effect: Effect) -> str:
     if shape.levels:
         return f"of the levels of {name}, {target} is {_order(shape.levels)}"
     by = f"by {number(shape.rise)} ± {number(shape.error)} in all"
+    if shape.overall:
+        return f"on the whole, {target} {shape.kind} with {name}, {by}"
     if shape.slope is not None:
         slope = f"{number(abs(shape.slope[0]))} ± {number(shape.slope[1])} per {'day' if name in e.dates else 'unit'}"
         return f"with {name}, {target} {shape.kind} in a nearly straight line, by {slope}"

@@ -72,10 +72,23 @@ class Surface:
 
         The last are those of each kernel's own function.
         """
-        there = rows.repeat(len(values), 1, 1)  # (V, R, D)
-        there[..., places] = values[:, None, :]
+        there = _set_to(rows, places, values)
         parts = [self.mixture.function(k, there) for k in self.used]
         own = torch.stack([f.mean(-1) for f, _ in parts]).numpy()
         within = torch.stack([C.mean((-2, -1)) for _, C in parts]).clamp_min(0).numpy()
         std = np.sqrt(self.weights @ (within + (own - self.weights @ own) ** 2))
         return self.mean(there.flatten(0, 1)).reshape(len(values), -1).mean(-1).numpy(), std, own
+
+    def differences(self, rows: Tensor, places: list[int], values: Tensor) -> FloatArray:
+        """The standard deviations (V, V) of the differences between these averages over rows, for each two of V values."""
+        joint = self.covariance(_set_to(rows, places, values).flatten(0, 1))
+        C = joint.reshape(len(values), len(rows), len(values), len(rows)).mean((1, 3))
+        variance = C.diagonal()[:, None] + C.diagonal() - 2 * C
+        return np.asarray(variance.clamp_min(0).sqrt().numpy())
+
+
+def _set_to(rows: Tensor, places: list[int], values: Tensor) -> Tensor:
+    """The rows (V, R, D) with some of their columns set to each of V values."""
+    there = rows.repeat(len(values), 1, 1)
+    there[..., places] = values[:, None, :]
+    return there
