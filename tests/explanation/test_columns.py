@@ -43,7 +43,7 @@ def test_one_column_has_everything() -> None:
         (lambda x: -((x - 70) ** 2), "highest", 70),
         (lambda x: x, "rises", None),
         (lambda x: -np.tanh(x / 15), "falls", 20),
-        (lambda x: np.sin(x / 5), "none", None),
+        (lambda x: np.sin(x / 5), "up and down", None),
     ],
 )
 def test_shapes(function, kind: str, at: float | None) -> None:
@@ -69,6 +69,9 @@ def test_a_curve_that_may_turn_rises_on_the_whole() -> None:
     loose = shape(_line(x, x, 0.2), x)
     assert (loose.kind, loose.overall, loose.slope) == ("rises", True, None)
     own = _line(x, x, 0.2)
+    assert shape(_line(x, np.minimum(x, 0.5 - 0.2 * (x - 0.5)), 0.25), x).overall
+    side = np.minimum(1.2 * x, 0.9 - 0.6 * x)  # a rise, and perhaps a fall after it, that ends where it began
+    assert shape(_line(x, side, 0.4), x).kind == "none"
     slope = replace(own, apart=own.apart * np.abs(x[:, None] - x))  # of a straight line only the slope is not known
     assert not shape(slope, x).overall
 
@@ -128,9 +131,9 @@ def test_columns_that_stand_in_for_each_other_are_not_passed_over() -> None:
         return replace(explanation, checks=(signal, *columns)).text
 
     assert told("a").count("With a, sales rises") == 1
-    open_ = "0.1 ± 0.1 nats per row; about 640 rows would probably decide"
     assert re.search(r"not shown whether sales, beside the other columns, depends on [bc] \(", told("a"))
-    assert told("a").count(open_) == 2
+    assert told("a").count("(0.10 ± 0.10 nats per row; about 640 rows would probably decide)") == 1
+    assert told("a").count("(0.10 ± 0.10; about 640 rows)") == 1
     assert told("a", "b").count("sales rises") == 2
     costly = [Check("column", name, 0.2, 0.2, 80) for name in X]
     signal = Check("signal", "all columns", 0.9, 0.01, 80, OF_VARIANCE)

@@ -192,6 +192,9 @@ def _is_true(shape: Shape, x: FloatArray, f: FloatArray) -> bool:
         inside = abs(x[extreme] - at) <= PLACE * span
         turns = min(abs(f[0] - f[extreme]), abs(f[-1] - f[extreme])) >= 0.5 * PLACE * rise
         return bool(inside and turns)
+    if shape.kind == "up and down":
+        back = min((np.maximum.accumulate(way) - way).max() for way in (f, -f))
+        return bool(back >= 0.5 * PLACE * rise)
     way = f if shape.kind in ("rises", "step up") else -f
     if shape.overall:
         return bool(np.corrcoef(x, way)[0, 1] >= TREND)

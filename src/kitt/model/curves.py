@@ -43,7 +43,7 @@ class Curve:
 class Shape:
     """The shape of the curve along one column, beyond its uncertainty."""
 
-    # line rises falls: a straight line, or not; step up, step down; lowest, highest: it turns once; levels; none
+    # rises, falls, step up, step down; lowest, highest: it turns once; up and down: more often; levels; none: not clear
     kind: str
     at: float | None = None  # where it is lowest or highest, steps, or beyond which it hardly moves
     rise: float = 0.0  # from its lowest to its highest value, in units of the target
@@ -119,11 +119,13 @@ def shape(line: Line, x: FloatArray) -> Shape:
         kind = "lowest" if mean[turns[1]] < mean[turns[0]] else "highest"
         return Shape(kind, float(own.x[turns[1]]), rise, error)
     if len(turns) != 2:
-        return Shape("none", None, rise, error)
+        return Shape("up and down" if turns else "none", None, rise, error)
     rises = bool(mean[turns[0]] < mean[turns[1]])
     kind = "rises" if rises else "falls"
     if _may_turn(line, TURN * rise, rises):
-        return Shape(kind, None, rise, error, overall=True)
+        between = float(mean[-1] - mean[0]) if rises else float(mean[0] - mean[-1])
+        is_told = between > CLEAR * float(line.apart[0, -1])  # the ends differ: it is more than one side of a turn
+        return Shape(kind if is_told else "none", None, rise, error, overall=is_told)
     if len(mean) < MIN_VALUES:
         return Shape(kind, None, rise, error)
     if (straight := _straight(own, rise, error)) is not None:
