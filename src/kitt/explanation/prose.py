@@ -321,7 +321,10 @@ def _weights(e: Explanation) -> Iterable[str]:
     if count < 2:
         return
     heaviest, weight = max(((e.expression, e.weight), *e.others), key=lambda part: part[1])
-    yield f"this describes the average of {count} kernels, of which {heaviest} has the largest weight, {percent(weight)}."
+    text = (
+        f"this describes the average of {count} kernels, of which {heaviest} has the largest weight, {percent(weight)}"
+    )
+    yield text + (f"; the gains of columns are those of {e.expression} alone." if e.check("column") else ".")
     if e.transformed >= WEIGHT:
         yield f"kernels of the transformed target have {percent(e.transformed)} of the weight."
 
