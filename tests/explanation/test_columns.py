@@ -76,6 +76,13 @@ def test_a_curve_that_may_turn_rises_on_the_whole() -> None:
     assert not shape(slope, x).overall
 
 
+def test_a_curve_with_many_waves_has_more_points() -> None:
+    x = np.linspace(0, 10, 120)
+    for kernel, y, points in (("Periodic", np.sin(5 * x), 97), ("RBF", 0.1 * x**2, 25)):
+        explanation = kitt.explain(fit(kernel, {"x": x}, y), check=False)
+        assert len(explanation.effects[0].curve.x) == points
+
+
 def test_columns_that_matter_together_are_named() -> None:
     rng = np.random.default_rng(0)
     X = {name: rng.normal(size=150) for name in ("a", "b", "c")}

@@ -16,6 +16,8 @@ from kitt.table.scaling import FloatArray
 CLEAR = 2.0  # standard deviations beyond which a curve rises or falls, and a share is not zero
 # How curves are computed and described; set by hand.
 GRID = 25  # points of a curve
+DENSER = 4  # times as many, where straight lines between them would miss the curve
+MISSED = 0.05  # of its whole rise, by which they then do
 BACKGROUND = 64  # rows over which a curve is averaged
 FEW_ROWS = 10  # of these, over which the errors of differences along a curve are averaged
 MIN_VALUES = 5  # of a column, for its curve to level off, to step or to be a line
@@ -72,13 +74,30 @@ def curve(surface: Surface, X: Tensor, places: list[int]) -> Line:
         values = torch.unique(X[:, places], dim=0).flip(0)  # in the order of the places
         along = np.arange(len(values), dtype=np.float64)
     else:
-        x = X[:, places[0]]
-        values = torch.unique(torch.quantile(x, torch.linspace(0.01, 0.99, GRID, dtype=x.dtype)))
-        if len(distinct := torch.unique(x)) <= GRID:
-            values = distinct
+        values = _grid(surface, X[:, places[0]], rows[:FEW_ROWS], places)
         along, values = values.numpy(), values[:, None]
     mean, std, own = surface.averaged(rows, places, values)
     return Line(Curve(along, mean, std), surface.differences(rows[:FEW_ROWS], places, values), own)
+
+
+def _grid(surface: Surface, x: Tensor, rows: Tensor, places: list[int]) -> Tensor:
+    """The places along a column of numbers at which its curve is computed; more of them where it has many waves."""
+    few, many = (_places(x, points) for points in (GRID, DENSER * (GRID - 1) + 1))
+    if len(many) <= GRID:
+        return few
+    coarse, fine = (surface.averaged_mean(rows, places, values[:, None]) for values in (few, many))
+    missed = np.abs(np.interp(many.numpy(), few.numpy(), coarse) - fine).max()
+    return many if missed > MISSED * np.ptp(fine) else few
+
+
+def _places(x: Tensor, points: int) -> Tensor:
+    """So many quantiles of the values of a column, or all of its values, if these are fewer."""
+    distinct = torch.unique(x)
+    return (
+        distinct
+        if len(distinct) <= points
+        else torch.unique(x.quantile(torch.linspace(0.01, 0.99, points, dtype=x.dtype)))
+    )
 
 
 def level_names(X: Tensor, places: list[int], levels: Sequence[str]) -> tuple[str, ...]:
