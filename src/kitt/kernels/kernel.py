@@ -40,6 +40,8 @@ class WordTerm(Protocol):
 
     def backward(self, other: Any, saved: Any, G: Tensor) -> tuple[list[Tensor], list[Tensor]]: ...
 
+    def changes(self, moved: Any) -> Tensor: ...
+
 
 @dataclass(frozen=True)
 class Slot:
@@ -144,6 +146,17 @@ class Kernel:
         total = X.new_zeros(*theta.shape[:-1], X.shape[-2], (X if Z is None else Z).shape[-2])
         for a, b in zip(here, there, strict=True):
             total = total + a.matrix(b, same=Z is None)
+        return total
+
+    def changes(self, theta: Tensor, step: float, X: Tensor) -> Tensor:
+        """How the covariance of targets (N, N) changes by a small step of each parameter, (P, N, N)."""
+        thetas = theta + step * torch.eye(len(theta), dtype=theta.dtype)
+        points = X.expand(len(thetas), *X.shape)
+        total = torch.diag_embed(self.noise(thetas, points) - self.noise(theta, X))
+        for i, word in enumerate(self.expression):
+            own = [p for s in self.slots if s.word == i for p in range(s.slice.start, s.slice.stop)]
+            if not word.is_noise:
+                total[own] += self.term(i, theta, X).changes(self.term(i, thetas[own], points[own]))
         return total
 
     def word_diagonals(self, theta: Tensor, X: Tensor) -> Tensor:
