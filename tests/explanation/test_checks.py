@@ -251,6 +251,16 @@ def test_a_model_is_checked_with_its_own_prior_and_objective(monkeypatch: pytest
     assert used == {("botorch", "ml")}
 
 
+def test_what_a_column_could_gain_is_sought_in_the_errors_without_it() -> None:
+    """A model that uses a column leaves nothing of it; one without the column does, whether its use pays or not."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (200, 3))
+    checker = checks.Checker(kitt.fit("Linear", X, X[:, 0] + X[:, 1] + 0.5 * rng.normal(size=200), random_state=0))
+    used, idle = (checker.column(f"x{d + 1}", [d], 3, [0, 1]) for d in (1, 2))
+    assert used.limit > used.gain > 0.2
+    assert idle.limit < 0.1
+
+
 def test_checks_of_periods_end_in_time() -> None:
     rng = np.random.default_rng(0)
     X = np.column_stack([np.arange(120.0), rng.normal(size=120)])

@@ -207,6 +207,9 @@ def test_the_best_is_not_called_heaviest_where_a_transform_is(skewed: Model) -> 
     text = kitt.explain(skewed).text
     assert "Matern52 has the largest weight, 80 %" in text
     assert "Kernels of the transformed target have 80 % of the weight" in text
+    check = Check("column", "x", 0.3, 0.1, 60)
+    checked = replace(kitt.explain(skewed), checks=(check,)).text
+    assert "Matern52 has the largest weight, 80 %; the gains of columns are those of RBF alone" in checked
 
 
 def test_a_sparse_model_is_explained() -> None:
