@@ -23,6 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
 import psutil
 from distributed import Client, LocalCluster, Worker
@@ -114,9 +115,11 @@ def cpu(pid: int | None = None) -> float:
 
 async def host(count: int, file: str) -> None:
     """Many workers of one thread in this process, until it is killed."""
-    workers = [Worker(scheduler_file=file, nthreads=1, dashboard=False, memory_limit=0) for _ in range(count)]
-    await asyncio.gather(*workers)
-    await asyncio.gather(*(worker.finished() for worker in workers))
+    seldom = ("admin.tick.interval", "admin.system-monitor.interval", "worker.profile.interval", "worker.profile.cycle")
+    with dask.config.set({f"distributed.{name}": "60s" for name in seldom}):  # each worker measures itself otherwise
+        workers = [Worker(scheduler_file=file, nthreads=1, dashboard=False, memory_limit=0) for _ in range(count)]
+        await asyncio.gather(*workers)
+        await asyncio.gather(*(worker.finished() for worker in workers))
 
 
 def sleep(seconds: float, item: int) -> int:
