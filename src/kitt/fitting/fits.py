@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,12 +14,13 @@ from torch import Tensor
 
 from kitt.clock import Clock
 from kitt.errors import FitError
-from kitt.fitting.candidates import COLUMN_WORDS, PLAIN, Candidate, candidates, longer, without_noise
+from kitt.fitting.candidates import COLUMN_WORDS, PLAIN, Candidate, candidates, longer, rougher, without_noise
 from kitt.fitting.fit import Failure, Fitter
 from kitt.fitting.folds import FoldsConfig, with_folds
 from kitt.fitting.gp import GP
 from kitt.fitting.options import Options, Progress
-from kitt.kernels.grammar import Expression
+from kitt.kernels.grammar import Expression, parse
+from kitt.kernels.priors import Preset
 from kitt.network.caption import Caption
 from kitt.table.table import Table
 
@@ -60,11 +61,12 @@ class Fitters:
         table = table if self.places is None else table.at(self.places)
         self.table, self.options, self.effort, self.clock = table, options, options.effort_config, clock
         warped = table.warped() if options.warp else None
-        self.named = self._fitter(table, options, "default")
+        self.own = tuple(parse(text, table.columns) for text in options.kernels)  # kernels of the user's own
+        self.named = self._fitter(table, options, options.prior)
         self.plain = self._fitter(table, options, "botorch", self.named)
-        self.warped = None if warped is None else self._fitter(warped, options, "default")
+        self.warped = None if warped is None else self._fitter(warped, options, options.prior)
 
-    def _fitter(self, table: Table, options: Options, prior: str, guesses_of: Fitter | None = None) -> Fitter:
+    def _fitter(self, table: Table, options: Options, prior: str | Preset, guesses_of: Fitter | None = None) -> Fitter:
         chosen: dict[str, Any] = {"prior": prior, "objective": options.objective}
         chosen |= {**self.effort.search, **(options.fit_options or {})}
         return Fitter(table, random_state=options.random_state, clock=self.clock, guesses_of=guesses_of, **chosen)
@@ -82,17 +84,18 @@ class Fitters:
 
         fits = clock.share(FITS if self.places is None else FITS_OF_SOME)
         if n <= affordable(fits):
-            return self._with(torch.arange(n), self.places, fits)
+            return self._with(None, self.places, fits)
         fits = clock.share(FITS_OF_SOME)
         some = _some(n, int(affordable(fits)), self.options)
         return self._with(some, some if self.places is None else self.places[some], fits)
 
-    def _with(self, some: Tensor, places: Tensor | None, clock: Clock) -> Fitters:
-        """These fitters, with all that they have learned, for some of their rows and another clock."""
+    def _with(self, some: Tensor | None, places: Tensor | None, clock: Clock) -> Fitters:
+        """These fitters, with all that they have learned, for some of their rows, None for all, and another clock."""
         other = copy(self)
-        other.places, other.clock, other.table = places, clock, self.table.at(some)
+        other.places, other.clock = places, clock
         other.named, other.plain = self.named.on(some, clock), self.plain.on(some, clock)
         other.warped = None if self.warped is None else self.warped.on(some, clock)
+        other.table = other.named.table
         return other
 
     @cached_property
@@ -192,12 +195,17 @@ def verify_columns(fitters: Fitters, verified: Verified, progress: Progress) -> 
         return verified
     scores: dict[Expression, float] = {}
     for word in COLUMN_WORDS:
-        if scores and fitters.clock.is_over:
-            break
-        progress(f"comparing {word}", 0.15)
-        scores[word] = fitters.named.screening_score(word.words[0])
+        _screen(fitters, word, scores, progress)
+    _screen(fitters, rougher(max(scores, key=lambda word: scores[word])), scores, progress)
     best = sorted(scores, key=lambda word: -scores[word])[: fitters.effort.arranged]
     return replace(verified, arranged=tuple(word for word in best if scores[word] > -math.inf))
+
+
+def _screen(fitters: Fitters, word: Expression, scores: dict[Expression, float], progress: Progress) -> None:
+    """Score a word that acts on columns, if there is time; the first one always."""
+    if not scores or not fitters.clock.is_over:
+        progress(f"comparing {word}", 0.15)
+        scores[word] = fitters.named.screening_score(word.words[0])
 
 
 # --- all rows ---------------------------------------------------------------------------------------------------------
@@ -217,7 +225,7 @@ def choose(fitters: Fitters, captions: Sequence[Caption], verified: Verified) ->
     by_loss = sorted(captions, key=lambda caption: caption.expected_loss or 0.0)
     named = list(dict.fromkeys([*(without_noise(caption.expression) for caption in by_loss), *verified.scores]))
     kept = (len(verified.scores) or None) if fitters.named.compares_all_rows else None  # what is fitted already
-    chosen = candidates(named, verified.scores, fitters.effort, kept, verified.arranged)
+    chosen = candidates(named, verified.scores, fitters.effort, kept, verified.arranged, fitters.own)
     return tuple(c for c in chosen if fitters.warped is not None or not c.warped)
 
 
@@ -240,16 +248,23 @@ def fit_each(fitters: Fitters, chosen: Sequence[Candidate], progress: Progress) 
     return Fits(gps, failures)
 
 
-def with_left_out_folds(fitters: Fitters, gps: tuple[GP, ...]) -> tuple[GP, ...]:
-    """The GPs with the predictions of left-out folds from which they are weighted; without, leave-one-out takes their place.
+def with_left_out_folds(fitters: Fitters, gps: tuple[GP, ...], weighted: Collection[int]) -> tuple[GP, ...]:
+    """The GPs, some with predictions of left-out folds, from which these are to be weighted again.
 
-    Small tables have them if there is time, and tables with many columns for their rows always, because leave-one-out at the
-    fitted parameters would mislead them. If one fails or time is up, none has them: they must be comparable.
+    Small tables have them if there is time, for the kernels at the places `weighted`, to which leave-one-out gives a weight;
+    with few rows and little noise leave-one-out promises too much. Tables with many columns for their rows have them for all
+    kernels, because leave-one-out at the fitted parameters would mislead them. If one fails or time is up, none has them.
     """
     n, d = fitters.table.X.shape
-    if n > (MANY_COLUMNS_ROWS if d > MANY_COLUMNS * n else fitters.effort.folds_rows) or fitters.clock.is_over:
+    effort = fitters.effort
+    is_wide = n <= MANY_COLUMNS_ROWS and d > MANY_COLUMNS * n
+    is_small = n <= effort.folds_rows or (n <= effort.clear_folds_rows and fitters.is_clear)
+    if not (is_wide or is_small) or fitters.clock.is_over:
         return gps
     try:
-        return tuple(with_folds(gp, fitters.table, WEIGHT_FOLDS, fitters.clock) for gp in gps)
+        return tuple(
+            with_folds(gp, fitters.table, WEIGHT_FOLDS, fitters.clock) if is_wide or k in weighted else gp
+            for k, gp in enumerate(gps)
+        )
     except FitError:
         return gps

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from kitt.kernels.arrangements import COMBINATIONS, Combination, Kept
-from kitt.kernels.formulas import TINY, Matern, Params, linear
+from kitt.kernels.formulas import Matern, Params, linear
 from kitt.kernels.grammar import Arrangement
 from kitt.kernels.priors import Parameter
 
@@ -99,19 +99,34 @@ class ColumnTerm:
 
     def column(self, other: ColumnTerm, d: int) -> tuple[Tensor, Tensor, Tensor]:
         """g_d, z_d, and the derivative of log g_d by the logarithm of the rate."""
-        rate, amplitude = self.rate[..., d, None, None], self.amplitude[..., d, None, None]
-        distance = (self.X[..., :, None, d] - other.X[..., None, :, d]).mul_(rate)
+        rate, amplitude = self.rate[..., d, None], self.amplitude[..., d, None, None]
+        distance = (self.X[..., d] * rate).unsqueeze(-1) - (other.X[..., d] * rate).unsqueeze(-2)
         line = self.lines[..., :, None, d] * other.lines[..., None, :, d]
         if self.matern is None:
             stretch = distance.square_().neg_()
             g = (0.5 * stretch).exp_()
         else:
-            r = distance.abs_().clamp_min_(TINY**0.5)
-            g = r.neg().exp_()
-            if (polynomial := self.matern.polynomial(r)) is not None:
-                g = polynomial.mul_(g)
-            stretch = self.matern.log_slope(r).mul_(r).mul_(r).mul_(2)
+            r = distance.abs_()
+            polynomial, g = self.matern.polynomial(r), r.neg().exp_()
+            stretch = self.matern.stretch(r, polynomial)
+            g = g if polynomial is None else polynomial.mul_(g)
         return g, torch.addcmul(line, amplitude, g), stretch
+
+    def changes(self, moved: ColumnTerm) -> Tensor:
+        """The matrices (P, N, N) of terms whose parameters differ a little, less that of this term; for each, only what
+        belongs to the columns that differ is computed."""
+        saved, w, lines = self.block(self, 0), self._split_weights(), self.lines
+        by_weight = torch.stack(self.combination.by_weight(saved.g, saved.z, w, saved.kept))
+        total = torch.einsum("pw,wnm->pnm", moved.weights - self.weights, by_weight)
+        more, faster = moved.amplitude - self.amplitude, (moved.rate / self.rate).log()
+        differ = (more != 0) | (faster != 0) | (moved.lines != lines).any(-2)
+        for d, (by_z, by_log_g) in enumerate(self.combination.by_column(saved.g, saved.z, w, saved.kept)):
+            own = differ[:, d].nonzero().squeeze(-1)
+            line, stretched = moved.lines[own][..., d], faster[own, d, None, None] * saved.stretch[d]
+            z = torch.einsum("pn,pm->pnm", line, line) - torch.outer(lines[:, d], lines[:, d])
+            z = z + saved.g[d] * (more[own, d, None, None] + self.amplitude[d] * stretched)
+            total[own] += by_z * z if by_log_g is None else by_z * z + by_log_g * stretched
+        return total
 
     def backward(self, other: ColumnTerm, saved: SavedColumns, G: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """Gradient of sum(G ∘ K) with respect to `leaves`, seen from the rows and from the columns.

@@ -68,6 +68,15 @@ class Matern:
             )  # the derivative is undefined at a repeated point
         return -0.5 / (1 + r) if self.two_nu == 3 else (1 + r).div_((r / 3 + 1).mul_(r).add_(1)).mul_(-1 / 6)
 
+    def stretch(self, r: Tensor, polynomial: Tensor | None) -> Tensor:
+        """d log k / d log r, given P(r)."""
+        if polynomial is None:
+            return r.neg()
+        if self.two_nu == 3:
+            return r.square().div_(polynomial).neg_()
+        straight = r + 1
+        return (straight - polynomial).mul_(straight).div_(polynomial)
+
 
 @dataclass(frozen=True)
 class Formula:

@@ -40,6 +40,8 @@ class WordTerm(Protocol):
 
     def backward(self, other: Any, saved: Any, G: Tensor) -> tuple[list[Tensor], list[Tensor]]: ...
 
+    def changes(self, moved: Any) -> Tensor: ...
+
 
 @dataclass(frozen=True)
 class Slot:
@@ -146,6 +148,17 @@ class Kernel:
             total = total + a.matrix(b, same=Z is None)
         return total
 
+    def changes(self, theta: Tensor, step: float, X: Tensor) -> Tensor:
+        """How the covariance of targets (N, N) changes by a small step of each parameter, (P, N, N)."""
+        thetas = theta + step * torch.eye(len(theta), dtype=theta.dtype)
+        points = X.expand(len(thetas), *X.shape)
+        total = torch.diag_embed(self.noise(thetas, points) - self.noise(theta, X))
+        for i, word in enumerate(self.expression):
+            own = [p for s in self.slots if s.word == i for p in range(s.slice.start, s.slice.stop)]
+            if not word.is_noise:
+                total[own] += self.term(i, theta, X).changes(self.term(i, thetas[own], points[own]))
+        return total
+
     def word_diagonals(self, theta: Tensor, X: Tensor) -> Tensor:
         """Prior variance of each word at each point, noise words included: (..., W, N)."""
         return torch.stack([self._diagonal(theta, X, i) for i in range(len(self.expression))], -2)
@@ -169,10 +182,12 @@ class Kernel:
         """Prior variance of the signal at each point, (..., N)."""
         return self._sum_diagonals(theta, X, noise=False)
 
-    def noise(self, theta: Tensor, X: Tensor) -> Tensor:
-        """The variance (..., N) of everything that is independent between points: noise words and observation noise."""
+    def noise(self, theta: Tensor, X: Tensor, known: Tensor | None = None) -> Tensor:
+        """The variance (..., N) of everything that is independent between points: noise words, observation noise, and the
+        `known` variances (..., N) of the observations' errors, if there are any."""
         slot = self.slots[-1]
-        return self._sum_diagonals(theta, X, noise=True) + slot.parameter.constrain(theta[..., slot.slice])
+        fitted = self._sum_diagonals(theta, X, noise=True) + slot.parameter.constrain(theta[..., slot.slice])
+        return fitted if known is None else fitted + known
 
     def _sum_diagonals(self, theta: Tensor, X: Tensor, noise: bool) -> Tensor:
         total = X.new_zeros(*theta.shape[:-1], X.shape[-2])

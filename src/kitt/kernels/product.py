@@ -130,6 +130,10 @@ class Term:
         assert K is not None
         return Saved(K, radii, rests)
 
+    def changes(self, moved: Term) -> Tensor:
+        """The matrices of terms at other parameters, less that of this term."""
+        return moved.matrix(moved, same=True) - self.matrix(self, same=True)
+
     def backward(self, other: Term, saved: Saved, G: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """Gradient of sum(G ∘ K) with respect to `leaves`, seen from the rows and from the columns.
 

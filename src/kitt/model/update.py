@@ -16,17 +16,17 @@ from kitt.clock import Clock
 from kitt.errors import InvalidInputError
 from kitt.fitting import gp
 from kitt.fitting.fit import Failure
-from kitt.fitting.fitted import KnownNoise, TrainingRows
+from kitt.fitting.fitted import FoundNoise, TrainingRows
 from kitt.fitting.gp import GP
 from kitt.fitting.options import Options
+from kitt.kernels.exact import joined
 from kitt.model.mixture import Mixture
 from kitt.model.predictive import Predictive
 from kitt.table.cells import read_numbers
 from kitt.table.dataset import Dataset, values_of
-from kitt.table.encoding import Encoding
 from kitt.table.frames import as_frame
 from kitt.table.reading import Notes, column_names
-from kitt.table.scaling import FloatArray
+from kitt.table.scaling import FloatArray, Standardiser
 from kitt.table.table import Table
 
 # When a new fit is advised; by convention, not tuned.
@@ -48,12 +48,19 @@ class RefitReason:
         return self.text
 
 
-def new_rows(encoding: Encoding, table: Any, y: ArrayLike | None) -> tuple[Dataset, Notes]:
-    """Encode raw rows for a model, with notes on levels not seen before; without y, the table must contain the target."""
+def new_rows(old: Dataset, table: Any, y: ArrayLike | None, noise: ArrayLike | None = None) -> tuple[Dataset, Notes]:
+    """Encode raw rows for the model of old ones, with notes on levels not seen before.
+
+    Without y, the table must contain the target. Variances of the noise are known for both or for neither; without
+    `noise`, that of the old rows is taken if it is one value.
+    """
+    encoding = old.encoding
     if isinstance(table, Dataset):
-        if y is not None:
-            raise InvalidInputError("expected y beside a raw table; got a Dataset, which has its own: leave y out")
-        return table, ()
+        if y is not None or noise is not None:
+            raise InvalidInputError(
+                "expected y and noise beside a raw table; got a Dataset, which has its own: leave them out"
+            )
+        return table if old.mean is None or table.mean is not None else table.without_mean(old.mean), ()
     if y is None:
         frame = None if as_frame(table) is None else encoding.named(table)
         if frame is None or encoding.target not in frame:
@@ -68,7 +75,13 @@ def new_rows(encoding: Encoding, table: Any, y: ArrayLike | None) -> tuple[Datas
         y = table[encoding.target] if read is None else read[0]
     X, notes = encoding.encode(table)
     values = values_of(y, len(X), f"the target '{encoding.target}'")
-    return Dataset(X, values, encoding.names, encoding.target, encoding), notes
+    if noise is None and old.noise is not None and np.ptp(old.noise) == 0:
+        noise = old.noise[0]
+    known = (
+        None if noise is None else np.full(len(X), noise) if np.ndim(noise) == 0 else values_of(noise, len(X), "noise")
+    )
+    values = values - old.mean_at(X)
+    return Dataset(X, values, encoding.names, encoding.target, encoding, noise=known, mean=old.mean), notes
 
 
 def updated(mixture: Mixture, new: Dataset) -> tuple[Mixture, Predictive]:
@@ -93,16 +106,17 @@ def _extended(model: GP, new: Dataset, used: bool, is_changing: bool) -> tuple[G
     """
     s, nothing = model.fitted_kernel.standardiser, torch.empty(0)
     Z = model.inputs(new.X)
-    z = torch.tensor(model.warp.forward(new.y if s is None else s.transform_y(new.y)))
-    y = torch.cat([model.y, z])
+    added = Table.of(new, s or Standardiser.identity(new.d)).transformed(model.warp)
+    y = torch.cat([model.y, added.y])
     first = model.fitted.rows_at_fit or model.rows
     notes = [text for text in model.warnings if text != _NOTE.format(first, model.rows - first)]
     notes.append(_NOTE.format(first, len(y) - first))
-    posterior, mean, variance = model.posterior.extended(Z, z) if used else (None, nothing, nothing)
+    noise = joined(model.training.noise, added.noise)
+    posterior, mean, variance = model.posterior.extended(Z, added.y, added.noise) if used else (None, nothing, nothing)
     more = GP(
         replace(model.fitted, rows_at_fit=first, warnings=tuple(notes)),
-        TrainingRows(torch.cat([model.X, Z]), y, model.training.inducing, posterior),
-        KnownNoise(model.noise_model) if is_changing else model.known_noise,
+        TrainingRows(torch.cat([model.X, Z]), y, model.training.inducing, posterior, noise=noise),
+        FoundNoise(model.noise_model) if is_changing else model.found_noise,
     )
     return more, mean, variance
 
