@@ -20,7 +20,7 @@ def has_several(y: Any, target: Any) -> bool:
     """Whether these are several outputs: a matrix of two columns or more, or a list of names."""
     if y is None:
         return isinstance(target, Sequence) and not isinstance(target, str)
-    shape = np.shape(y)
+    shape = array_of(y, "y").shape
     return len(shape) == 2 and shape[1] > 1
 
 
