@@ -170,11 +170,6 @@ def with_captions(columns: Columns) -> Columns:
     return replace(columns, captions=tuple(islice(compose(columns), CAPTIONS)))
 
 
-def composed(columns: Columns, most: int) -> list[Expression]:
-    """The most probable composed kernels with a signal, as candidates for a fit."""
-    return [caption.expression for caption in columns.captions if caption.expression.signal][:most]
-
-
 def compose(columns: Columns) -> Iterator[ColumnCaption]:
     """Composed kernels by decreasing probability: that of the roles of all columns, and of their arrangement.
 
