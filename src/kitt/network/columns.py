@@ -86,10 +86,17 @@ class Columns:
         """What each column does most probably, and the pairs that more probably act together than not."""
         said = []
         for name, kinds in zip(names, self.kinds, strict=True):
-            best = max(kinds, key=lambda kind: kinds[kind])
+            best = most_probable(kinds)
             said.append((kinds[best], f"{name}: {MEANINGS[best]}"))
         pairs = [(p, f"{names[i]} and {names[j]} act together") for i, j, p in self.together if p > EVEN]
         return said + pairs[:PAIRS_SAID]
+
+
+def most_probable(kinds: Mapping[str, float]) -> str:
+    """The kind to name for a column: nothing if that is more probable than not, otherwise the most probable other kind."""
+    if kinds["nothing"] > EVEN:
+        return "nothing"
+    return max((kind for kind in kinds if kind != "nothing"), key=lambda kind: kinds[kind])
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------

@@ -66,11 +66,11 @@ def print_columns(believed: dict[str, Any] | None) -> None:
     """Print what each column does most probably, pairs that act together, and kernels composed of that."""
     if believed is None:
         return
-    from kitt.network.columns import EVEN, MEANINGS, PAIRS_SAID
+    from kitt.network.columns import EVEN, MEANINGS, PAIRS_SAID, most_probable
 
     console.print("what each column does", highlight=False)
     for name, kinds in believed["kinds"].items():
-        best = max(kinds, key=kinds.__getitem__)
+        best = most_probable(kinds)
         console.print(f"  {escape(name):17} {kinds[best]:4.0%} {MEANINGS[best]}", highlight=False, soft_wrap=True)
     for pair in [pair for pair in believed["pairs"] if pair["probability"] > EVEN][:PAIRS_SAID]:
         both = escape(" and ".join(pair["columns"]))
