@@ -22,7 +22,8 @@ def measured(value: float, error: float) -> str:
     if not (math.isfinite(error) and 1e-4 <= error < 1e7):
         return f"{number(value)} ± {number(error)}"
     digits = 1 - math.floor(math.log10(error))
-    return f"{round(value, digits) + 0.0:,.{max(digits, 0)}f} ± {number(error)}"  # + 0.0: no negative zero
+    told = (f"{round(v, digits) + 0.0:,.{max(digits, 0)}f}" for v in (value, error))  # + 0.0: no negative zero
+    return " ± ".join(told)
 
 
 def counted(count: int, what: str) -> str:

@@ -10,11 +10,11 @@ from typing import Any
 
 from kitt.clock import Clock
 from kitt.fitting.fits import (
+    SEARCH,
     Fitters,
     choose,
     fit_each,
     residual,
-    rows_to_fit,
     verify,
     verify_columns,
     verify_longer,
@@ -37,9 +37,7 @@ from kitt.table.outputs import datasets_of, has_several
 from kitt.table.table import Table
 
 KINDS = 4  # kinds of words of which the most probable is proposed for a residual: energy and kin8nm of `kitt bench uci`
-_INSTANT = 1e-3  # seconds that are given to an output for which no time is left: its first kernel is fitted anyway
-FITS = 0.9  # share of the time that is left after captioning, in which kernels are fitted; set by hand
-FITS_OF_SOME = 0.55  # the share where kernels are fitted to a subset: a good part is for conditioning on all rows
+_INSTANT = 1e-3  # seconds that are given to an output for which no time is left: two kernels are fitted anyway
 
 
 def suggest(
@@ -180,22 +178,25 @@ def suggest_dataset(
         return Suggestion(dataset, options, captions, warnings=notes, seconds=_seconds(times))
 
     table = Table.of(dataset)  # standardised here, once, for all fits
-    some = rows_to_fit(table, options)  # a subset of a large table, which exact GPs can handle
-    fitters = Fitters(some, options, clock.share(FITS if some is table else FITS_OF_SOME))
+    fitters = Fitters(table, options, clock.share(SEARCH))
     verified = verify(fitters, captions.ranked, report)
     while (left := residual(fitters, verified)) is not None:
         report(f"asking the network what {verified.best} leaves", 0.1)
         verified = verify_longer(fitters, verified, words_for(left, options) if asks else ())
     verified = verify_columns(fitters, verified, report)
-    fits = fit_each(fitters, choose(fitters, captions.ranked, verified), report)  # step 5
-    gps = with_left_out_folds(fitters, fits.gps)
+    chosen = choose(fitters, captions.ranked, verified)
+    fitters = fitters.in_time(len(chosen), len(verified.scores), clock)
+    fits = fit_each(fitters, chosen, report)  # step 5
+    mixture = average(fits.gps, options.weights, captions)  # step 6
+    gps = with_left_out_folds(fitters, fits.gps, {part.model for part in mixture.components})
     times.append(time.perf_counter())
 
-    mixture = average(gps, options.weights, captions)  # step 6
-    model = Model.of(on_all_rows(mixture, table, options, clock), dataset)
+    mixture = mixture if gps is fits.gps else average(gps, options.weights, captions)
+    mixture, late = on_all_rows(mixture, table, fitters.places, options, clock)
+    model = Model.of(mixture, dataset)
     times.append(time.perf_counter())
     notes = (*dataset.notes, *cautions(dataset, captions))
-    return Suggestion(dataset, options, captions, model, fits.failures, notes, _seconds(times))
+    return Suggestion(dataset, options, captions, model, (*fits.failures, *late), notes, _seconds(times))
 
 
 def words_for(residual: Table, options: Options) -> list[Expression]:

@@ -40,6 +40,10 @@ def test_functions_have_the_columns_that_they_say(name: str) -> None:
         ("step and line", 0, Shape("step up", at=0.62), True),
         ("step and line", 1, Shape("step up", at=0.5), False),
         ("sine", 0, Shape("rises"), False),
+        ("sine", 0, Shape("falls", overall=True), True),
+        ("hill", 0, Shape("falls", overall=True), False),
+        ("sine", 0, Shape("up and down"), True),
+        ("growth", 0, Shape("up and down"), False),
     ],
 )
 def test_a_shape_is_judged_by_the_true_curve(name: str, column: int, shape: Shape, is_true: bool) -> None:

@@ -1,9 +1,9 @@
 """Statements about columns: whether what explanations say of tables with known functions is true, and whether it lasts.
 
 Three kinds of cells. *signal*: a known function with so much noise that it is 10 to 60 % of the variance, 60 to 200 rows.
-*structure*: a known function with little noise; each statement of a shape or of a pair is judged by the function itself.
-*halves*: two disjoint halves of the rows of a real table, each explained; a statement about one is contradicted if the
-explanation of the other says the opposite.
+*structure*: a known function with little noise. Of both, each statement of a shape, of a pair or of a column that can be
+left out is judged by the function itself. *halves*: two disjoint halves of the rows of a real table, each explained; a
+statement about one is contradicted if the explanation of the other says the opposite.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import torch
 
 from kitt.errors import InvalidInputError
 from kitt.explanation import Explanation, explain
-from kitt.explanation.facts import Answer, Effect
+from kitt.explanation.absence import in_nats
+from kitt.explanation.facts import MARGINS, NATS, Answer, Effect
 from kitt.explanation.prose import told_shape
 from kitt.model.curves import Shape
 from kitt.model.sensitivity import sensitivity
@@ -32,13 +33,13 @@ from kitt_lab.bench.runner import Cell, Line
 KINDS = ("signal", "structure", "halves")
 ROWS = (60, 200)
 SHARES = (0.1, 0.6)  # of the variance, that the function makes in tables with a signal
-NOISE = 0.02  # share of the variance that is noise where statements are judged by the function
+NOISE = 0.02  # share of the variance that is noise in tables with a clear structure
 HALF = 150  # largest number of rows of a half
 MATTERS = 0.1  # nats per row on left-out rows, from which a column must be mentioned
 # When a statement about a shape counts as true, as shares of the rise of the true curve and of the span of the column.
 BACK, BENT, PLACE, BEYOND, STEP, STEP_WIDTH = 0.25, 0.06, 0.15, 0.2, 0.6, 0.25
 PAIR = 0.01  # true share of a pair
-IDLE = 0.05  # true total share of a column that can be left out, at most
+TREND = 0.3  # correlation of the true curve with the column, where it rises or falls on the whole
 CLEAR = 2.0  # standard errors by which two gains differ clearly
 OPPOSITE = ({"rises", "falls"}, {"lowest", "highest"})
 _DIRECTION = {"step up": "rises", "step down": "falls"}
@@ -118,7 +119,7 @@ def known(kind: str, table: int) -> dict[str, Any]:
     y = f + f.std() * np.sqrt((1 - share) / share) * rng.normal(size=len(f))
     explanation = explain(suggest(X, y, fit=True))
     said = _facts(explanation) | {"function": of.name, "rows": len(y), "share": share}
-    return said | {"statements": [] if kind == "signal" else judged(explanation, of)}
+    return said | {"statements": judged(explanation, of, share)}
 
 
 def _facts(explanation: Explanation) -> dict[str, Any]:
@@ -135,8 +136,8 @@ def _facts(explanation: Explanation) -> dict[str, Any]:
 # --- truth -----------------------------------------------------------------------------------------------------------
 
 
-def judged(explanation: Explanation, of: Known) -> list[dict[str, Any]]:
-    """The statements about shapes and pairs, each with whether it is true of the function."""
+def judged(explanation: Explanation, of: Known, share: float) -> list[dict[str, Any]]:
+    """The statements about columns and pairs, each with whether it is true of a function with this share of the variance."""
     if not explanation.is_signal:
         return []
     X = of.draw(np.random.default_rng(0), 2000)
@@ -145,18 +146,27 @@ def judged(explanation: Explanation, of: Known) -> list[dict[str, Any]]:
     for name, effect in shown.items():
         if (shape := told_shape(explanation, effect)) is not None:
             curve = _true_curve(of, X, int(name[1:]) - 1)
-            found.append({"column": name, "says": shape.kind, "is_true": _is_true(shape, *curve)})
+            found.append({"column": name, "says": _named(shape), "is_true": _is_true(shape, *curve)})
     groups = [(f"x{d + 1}", [d]) for d in range(of.columns)]
     indices = sensitivity(lambda Z: torch.from_numpy(of.function(Z.numpy())), torch.from_numpy(X), groups)
     true = {frozenset(pair.columns): pair.share for pair in indices.pairs}
-    total = dict(zip(indices.columns, indices.total.tolist(), strict=True))
-    absent = [c for c in explanation.checks if c.claim == "column" and c.answer is Answer.ABSENT]
-    found += [{"column": c.about, "says": "can be left out", "is_true": total[c.about] <= IDLE} for c in absent]
+    absent = [c.about for c in explanation.checks if c.claim == "column" and c.answer is Answer.ABSENT]
+    unexplained = max(1 - (explanation.explained or 0.0), 1 - share)
+    for name, total in zip(indices.columns, indices.total.tolist(), strict=True):
+        if name in absent:  # what the column would gain if everything it takes part in were learned
+            is_true = in_nats(share * total / (share * total + unexplained)) <= MARGINS[NATS]
+            found.append({"column": name, "says": "can be left out", "is_true": is_true})
     for pair in explanation.interactions:
         if f"{pair.columns[0]} and {pair.columns[1]} make" in explanation.text:
-            share = true.get(frozenset(pair.columns), 0.0)
-            found.append({"column": " and ".join(pair.columns), "says": "together", "is_true": share > PAIR})
+            is_true = true.get(frozenset(pair.columns), 0.0) > PAIR
+            found.append({"column": " and ".join(pair.columns), "says": "together", "is_true": is_true})
     return found
+
+
+def _named(shape: Shape) -> str:
+    if shape.overall:
+        return f"{shape.kind} on the whole"
+    return f"{shape.kind} in a line" if shape.slope is not None else shape.kind
 
 
 def _is_shown(explanation: Explanation, effect: Effect) -> bool:
@@ -182,7 +192,12 @@ def _is_true(shape: Shape, x: FloatArray, f: FloatArray) -> bool:
         inside = abs(x[extreme] - at) <= PLACE * span
         turns = min(abs(f[0] - f[extreme]), abs(f[-1] - f[extreme])) >= 0.5 * PLACE * rise
         return bool(inside and turns)
+    if shape.kind == "up and down":
+        back = min((np.maximum.accumulate(way) - way).max() for way in (f, -f))
+        return bool(back >= 0.5 * PLACE * rise)
     way = f if shape.kind in ("rises", "step up") else -f
+    if shape.overall:
+        return bool(np.corrcoef(x, way)[0, 1] >= TREND)
     monotone = float((np.maximum.accumulate(way) - way).max()) <= BACK * rise and way[-1] > way[0]
     if not monotone:
         return False
@@ -268,7 +283,7 @@ def summary(lines: Iterable[Line]) -> list[dict[str, Any]]:
         if kind == "halves":
             row["statements"] = sum(r["said"] for r in own)
             row["wrong"] = sum(len(r["contradicted"]) for r in own)
-        elif kind == "structure":
+        else:
             row["statements"] = len(statements)
             row["wrong"] = sum(not s["is_true"] for s in statements)
         rows.append(row)

@@ -43,10 +43,11 @@ def upper_limit(X: FloatArray, y: FloatArray) -> float:
 
 
 def column_limit(X: FloatArray, places: Sequence[int], others: Sequence[int], residual: FloatArray) -> float:
-    """What a column could gain at most beyond a model that leaves these residuals of left-out rows, in nats per row.
+    """What a column could gain at most, in nats per row, beyond a model without it, from its residuals of left-out rows.
 
-    A model that does not use a column predicts as well without it, though the column may matter: then it is in the
-    residuals. They are regressed on polynomials of the column and on its products with a few others, up to the third degree.
+    A model that overlooks a column, or has too few rows to learn what it does, predicts as well without it, though the
+    column may matter: then it is in the residuals of the model without it. They are regressed on polynomials of the column
+    and on its products with a few others, up to the third degree.
     """
     size = _column_size(len(places), len(others))
     if 2 * size > len(residual) or not np.ptp(residual) > 0:

@@ -215,35 +215,41 @@ class Checker:
         """Whether the kernel without a column predicts worse; without any column, nothing is left but noise.
 
         Of many columns without influence, some seem useful by chance, so a column needs more standard errors. It is not
-        absent if, by itself or with the `others`, it could explain more of what the kernel leaves.
+        absent if, by itself or with the `others`, it could explain more of what the kernel without it leaves: a kernel that
+        overlooks a column, or has too few rows to learn what it does, predicts as well without it.
         """
         keep = [d for d in range(self.table.X.shape[1]) if d not in places]
         if not keep:
             return compared("column", name, self.whole, no_signal(self.table, self.folds))
         table = replace(self.table, X=self.table.X[:, keep], shortest=self.table.shortest[keep])
         table = replace(table, columns=tuple(self.table.columns[d] for d in keep))
-        expression, start = self._without(keep)
-        check = self._against("column", name, expression, start, table)
+        try:
+            expression, start = self._without(keep, table)
+            without = held_out(table, expression.noise_last, self.folds, start, self.model)
+        except UNFIT:
+            return None
         beside = [d for d in others if d not in places]
-        limit = column_limit(self.table.X.numpy(), places, beside, self.whole.residual)
-        rows = rows_for_column(len(places), len(beside), MARGINS[NATS])
-        return check and replace(check, errors=errors_among(among), limit=limit, more_rows=rows)
+        return replace(
+            compared("column", name, self.whole, without),
+            errors=errors_among(among),
+            limit=column_limit(self.table.X.numpy(), places, beside, without.residual),
+            more_rows=rows_for_column(len(places), len(beside), MARGINS[NATS]),
+        )
 
-    def _without(self, keep: list[int]) -> tuple[Expression, Tensor | None]:
-        """The kernel on some of the columns, with its parameters; words of chosen columns are fitted from the start."""
+    def _without(self, keep: list[int], table: Table) -> tuple[Expression, Tensor]:
+        """The kernel on some of the columns, with its parameters; words of chosen columns are fitted to this table anew."""
         expression = self.model.expression
         if any(word.columns for word in expression):
             words = [_on(word, keep) for word in expression]
-            return Expression(tuple(dict.fromkeys(w for w in words if w)) or (Word((Primitive.WHITE,)),)), None
+            fewer = Expression(tuple(dict.fromkeys(w for w in words if w)) or (Word((Primitive.WHITE,)),))
+            return fewer, start_on_all(table, fewer.noise_last, self.model)
         values = {n: np.asarray(v, np.float64) for n, v in self.model.fitted_kernel.parameters.items()}
         values = {n: v[keep] if v.ndim else v for n, v in values.items()}
         return expression, _flat(expression.noise_last, len(keep), values)
 
-    def _against(
-        self, claim: str, about: str, other: Expression, start: Tensor | None, table: Table | None = None
-    ) -> Check | None:
+    def _against(self, claim: str, about: str, other: Expression, start: Tensor | None) -> Check | None:
         try:
-            without = held_out(table or self.table, other.noise_last, self.folds, start, self.model)
+            without = held_out(self.table, other.noise_last, self.folds, start, self.model)
         except UNFIT:
             return None
         return compared(claim, about, self.whole, without)

@@ -237,18 +237,17 @@ def _effects_of_columns(
         more["sensitivity_error"] = float(indices.total_error[g])
         if name in levels:
             if g in strongest:
-                line, own = curve(surface, X, place)
+                line = curve(surface, X, place)
                 form = level_shape(line, level_names(X, place, levels[name]))
-                more |= {"shape": _in_units(form, s), "disagreeing": _disagreeing(surface, own)}
+                more |= {"shape": _in_units(form, s), "disagreeing": _disagreeing(surface, line.own)}
         elif len(place) == 1:
             d, x = place[0], X[:, place[0]]
             more |= {"direction": float(direction[g]), "span": float(x.max() - x.min()) * float(s.x_scale[d])}
             if g in strongest:
-                line, own = curve(surface, X, [d])
-                form = _in_units(shape(line, x.numpy()), s, d)
-                x_there = _along(line.x, s, d)
-                more |= {"curve": Curve(x_there, s.inverse_mean(line.mean), line.std * s.y_scale), "shape": form}
-                more["disagreeing"] = _disagreeing(surface, own)
+                line = curve(surface, X, [d])
+                form, at = _in_units(shape(line, x.numpy()), s, d), _along(line.curve.x, s, d)
+                in_units = Curve(at, s.inverse_mean(line.curve.mean), line.curve.std * s.y_scale)
+                more |= {"curve": in_units, "shape": form, "disagreeing": _disagreeing(surface, line.own)}
         effects.append(Effect(name, float(indices.total[g]), **more))
     return tuple(effects), indices.pairs
 

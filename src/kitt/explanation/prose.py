@@ -137,7 +137,7 @@ def _others(e: Explanation, told: Sequence[Effect]) -> Iterator[str]:
     unclear.sort(key=lambda item: -item[1].gain)
     absent = [name for name, c in answers.items() if c is not None and c.answer is Answer.ABSENT]
     if unclear:
-        seen = [f"{name} ({_seen(check)})" for name, check in unclear]
+        seen = [f"{name} ({_seen(check, is_first=check is unclear[0][1])})" for name, check in unclear]
         most = max(DETAILED, sum(check.gain > COSTLY for _, check in unclear))
         yield f"it is not shown whether {e.target}, beside the other columns, depends on {_listed(seen, most, 'or')}."
     if absent:
@@ -151,9 +151,11 @@ def _others(e: Explanation, told: Sequence[Effect]) -> Iterator[str]:
         yield f"{many}, on which the mean depends least, {'were' if len(rest) > 1 else 'was'} not checked."
 
 
-def _seen(check: Check) -> str:
-    rows = "" if (count := check.rows_to_decide) is None else f"; about {_rounded(count)} rows would probably decide"
-    return f"{number(check.gain)} ± {number(check.error)} nats per row{rows}"
+def _seen(check: Check, is_first: bool) -> str:
+    """What left-out rows show of a column, and how many rows would probably decide, in few words after the first column."""
+    rows = "" if (count := check.rows_to_decide) is None else f"; about {_rounded(count)} rows"
+    more, unit = (" would probably decide", " nats per row") if is_first else ("", "")
+    return f"{measured(check.gain, check.error)}{unit}{rows}{more if rows else ''}"
 
 
 def _sentence(e: Explanation, effect: Effect) -> str:
@@ -169,7 +171,7 @@ def _worth(e: Explanation, effect: Effect) -> str:
         explained = 1 - e.noise.share if e.explained is None else e.explained
         facts.append(f"{percent(min(effect.sensitivity, 1.0) * explained)} of the variation")
         if (check := e.check("column", effect.column)) is not None:
-            facts.append(f"{number(check.gain)} ± {number(check.error)} nats per row on left-out rows")
+            facts.append(f"{measured(check.gain, check.error)} nats per row on left-out rows")
     return f" ({', '.join(facts)})" if facts else ""
 
 
@@ -181,13 +183,16 @@ def _shape(e: Explanation, effect: Effect) -> str:
     if _is_shared(e, effect):
         return f"on {name}, {target} depends mostly together with other columns"
     if (shape := told_shape(e, effect)) is None:
-        is_clear = effect.shape is not None and effect.shape.rise > 2 * effect.shape.error
-        return f"along {name}, {target} {'goes up and down' if is_clear else 'changes in a shape that is not clear'}"
+        return f"along {name}, {target} changes in a shape that is not clear"
+    if shape.kind == "up and down":
+        return f"along {name}, {target} goes up and down"
     if shape.levels:
         return f"of the levels of {name}, {target} is {_order(shape.levels)}"
-    by = f"by {number(shape.rise)} ± {number(shape.error)} in all"
+    by = f"by {measured(shape.rise, shape.error)} in all"
+    if shape.overall:
+        return f"on the whole, {target} {shape.kind} with {name}, {by}"
     if shape.slope is not None:
-        slope = f"{number(abs(shape.slope[0]))} ± {number(shape.slope[1])} per {'day' if name in e.dates else 'unit'}"
+        slope = f"{measured(abs(shape.slope[0]), shape.slope[1])} per {'day' if name in e.dates else 'unit'}"
         return f"with {name}, {target} {shape.kind} in a nearly straight line, by {slope}"
     if shape.kind in ("lowest", "highest"):
         return f"along {name}, {target} is {shape.kind} near {_place(e, effect)}"
@@ -254,7 +259,7 @@ def _period(e: Explanation, repetition: Repetition) -> str:
     times = f"about {repetition.cycles:.0f} times in this table"
     if repetition.share is not None:
         times += f"; this makes {percent(repetition.share * _scale(e))} of the variation"
-    gain = f"{number(repetition.check.gain)} ± {number(repetition.check.error)}"
+    gain = measured(repetition.check.gain, repetition.check.error)
     times += f" and gains {gain} nats per row on left-out cycles"
     period = float(f"{repetition.period:.3g}")  # three digits: a period is known better than most numbers
     return f"{period:,.12g}{unit} ({times})"
@@ -316,7 +321,10 @@ def _weights(e: Explanation) -> Iterable[str]:
     if count < 2:
         return
     heaviest, weight = max(((e.expression, e.weight), *e.others), key=lambda part: part[1])
-    yield f"this describes the average of {count} kernels, of which {heaviest} has the largest weight, {percent(weight)}."
+    text = (
+        f"this describes the average of {count} kernels, of which {heaviest} has the largest weight, {percent(weight)}"
+    )
+    yield text + (f"; the gains of columns are those of {e.expression} alone." if e.check("column") else ".")
     if e.transformed >= WEIGHT:
         yield f"kernels of the transformed target have {percent(e.transformed)} of the weight."
 
@@ -328,7 +336,7 @@ def _comparison(e: Explanation) -> Iterable[str]:
     if not c.is_clear or abs(c.gain) < 0.005:
         yield f"left-out rows are predicted about as well as by a plain {c.plain} kernel."
     else:
-        by = f"{number(abs(c.gain))} ± {number(c.error)} nats per row"
+        by = f"{measured(abs(c.gain), c.error)} nats per row"
         how = "better" if c.gain > 0 else "worse"
         yield f"left-out rows are predicted {how} than by a plain {c.plain} kernel (by {by})."
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -74,6 +75,12 @@ class Fitter:
             self.table, FitConfig.of(config, options), _seed(random_state), profile_of
         )
 
+    def on(self, some: Tensor | None, clock: Clock) -> Fitter:
+        """This fitter, with all that it has learned, for some of its rows, None for all, and another clock."""
+        other = copy(self)
+        other.table, other.clock = self.table if some is None else self.table.at(some), clock
+        return other
+
     def fit(self, expression: Expression | str, start: Tensor | None = None) -> GP:
         """Fit one expression. With `start`, flat parameters in the order of `solution`, there is no search."""
         return _fit(self._expression(expression), self.table, self.coarse, start, self.clock)
@@ -93,6 +100,11 @@ class Fitter:
     def compares_all_rows(self) -> bool:
         """Whether the coarse search has all rows, so that what is scored is fitted."""
         return self.coarse.is_all
+
+    @property
+    def coarse_rows(self) -> int:
+        """The number of rows of the coarse search."""
+        return len(self.coarse.table.y)
 
     def solution(self, expression: Expression) -> Tensor | None:
         """The flat parameters found for an expression on some of the rows, if it was fitted or scored before."""

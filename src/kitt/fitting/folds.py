@@ -52,19 +52,26 @@ def is_wave(model: GP) -> bool:
     return len(model.fitted_kernel.columns) > 1 and any(p in repeats for w in model.expression for p in w.factors)
 
 
-def refitted(model: GP, rows: Table, config: FoldsConfig, warm: bool = True, clock: Clock | None = None) -> GP:
+def refitted(
+    model: GP,
+    rows: Table,
+    config: FoldsConfig,
+    warm: bool = True,
+    clock: Clock | None = None,
+    guesses_of: Fitter | None = None,
+) -> GP:
     """The kernel of a model fitted to these rows alone, or to a subset of them where there are very many.
 
     The prior is that of the model. The fit starts from its parameters, or, if not `warm`, from a search on these rows
-    only. It ends in time.
+    only, which shares its guesses with a fitter of these rows, if the model does not transform the target. It ends in time.
     """
     few = rows.transformed(model.warp)
     if len(few.y) > FitConfig.exact_rows:
         few = few.rows(FitConfig.subset_rows, torch.Generator().manual_seed(config.seed))
     options: dict[str, Any] = {"max_iterations": config.iterations, "tolerance": config.tolerance} if warm else {}
-    fitter = Fitter(
-        few, prior=model.fitted.prior, objective=model.fitted.objective, random_state=0, clock=clock, **options
-    )
+    options |= {"prior": model.fitted.prior, "objective": model.fitted.objective}
+    shared = guesses_of if model.warp.is_identity else None
+    fitter = Fitter(few, random_state=0, clock=clock, guesses_of=shared, **options)
     try:
         return fitter.fit(model.expression, start_of(model.fitted_kernel) if warm else None)
     except UNFIT as error:

@@ -228,7 +228,9 @@ def _judge(
 ) -> dict[str, NDArray[Any]]:
     """The entries of `Evidence` for the rows of one fold, by models that are fitted again to the others."""
     rows = table.at(train)
-    again = {k: refitted(m, rows, c, warm=not is_wave(m)) for k, m in enumerate(mixture.models) if mixture.weights[k]}
+    guesses_of = Fitter(rows, random_state=c.seed)
+    used = {k: m for k, m in enumerate(mixture.models) if mixture.weights[k]}
+    again = {k: refitted(m, rows, c, not is_wave(m), guesses_of=guesses_of) for k, m in used.items()}
     averaged = _averaged(mixture, again, rows, c)
     known = _plain(mixture)
     if known in again:
@@ -236,7 +238,7 @@ def _judge(
     elif known is not None:
         plain = on_these_rows(refitted(mixture.models[known], rows, c), rows, c)
     else:
-        plain = Fitter(rows, prior=prior_of(True), random_state=c.seed).fit(PLAIN)
+        plain = Fitter(rows, prior=prior_of(True), random_state=c.seed, guesses_of=guesses_of).fit(PLAIN)
     return _entries(averaged, plain, table, rows, test)
 
 

@@ -197,7 +197,7 @@ class Inspectable:
             for g in np.argsort(-total)[:EFFECTS].tolist():
                 name, places = groups[g]
                 names = level_names(Z, places, levels[name]) if name in levels else ()
-                line = curve(surface, Z, places)[0]
+                line = curve(surface, Z, places).curve
                 x = line.x if names else s.x_mean[places[0]] + s.x_scale[places[0]] * line.x
                 in_units = Curve(x, s.inverse_mean(line.mean), line.std * s.y_scale)
                 found.append(_Effect(name, in_units, names, X[:, places[0]]))

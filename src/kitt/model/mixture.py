@@ -229,11 +229,11 @@ class Mixture:
         return joint_of([self.weights[k] for k in self.used], [self.function(k, Z, noisy) for k in self.used]).numpy()
 
     def function(self, k: int, Z: Tensor, noisy: bool = False) -> tuple[Tensor, Tensor]:
-        """Mean (M,) and covariance (M, M) of the function of one model, standardised, as `sample` draws it."""
-        model, wide = self.models[k], self._shared_spread(k, noisy)
-        mean, _, observed = self._observed(k, Z)
+        """Mean (..., M) and covariance (..., M, M) of the function of one model, standardised, as `sample` draws it."""
+        model, wide, each = self.models[k], self._shared_spread(k, noisy), Z.shape[:-1]
+        mean, _, observed = self._observed(k, Z.flatten(0, -2))
         covariance = wide * model.posterior.covariance(Z, False)
-        seen = torch.from_numpy(mean), covariance, torch.from_numpy(observed)
+        seen = torch.from_numpy(mean).reshape(each), covariance, torch.from_numpy(observed).reshape(-1, *each)
         return function_of(self.components_of(k), model.warp, *seen)
 
     def _shared_spread(self, k: int, noisy: bool) -> float:

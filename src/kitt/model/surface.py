@@ -72,14 +72,28 @@ class Surface:
 
         The last are those of each kernel's own function.
         """
-        mean, std, own = [], [], []
-        for value in values:
-            there = rows.clone()
-            there[:, places] = value
-            parts = [self.mixture.function(k, there) for k in self.used]
-            centres = np.array([float(m.mean()) for m, _ in parts])
-            within = np.array([float(C.mean()) for _, C in parts]).clip(0)
-            mean.append(float(self.mean(there).mean()))
-            std.append(float(np.sqrt(self.weights @ (within + (centres - self.weights @ centres) ** 2))))
-            own.append(centres)
-        return np.array(mean), np.array(std), np.array(own).T
+        there = _set_to(rows, places, values)
+        parts = [self.mixture.function(k, there) for k in self.used]
+        own = torch.stack([f.mean(-1) for f, _ in parts]).numpy()
+        within = torch.stack([C.mean((-2, -1)) for _, C in parts]).clamp_min(0).numpy()
+        std = np.sqrt(self.weights @ (within + (own - self.weights @ own) ** 2))
+        return self.averaged_mean(rows, places, values), std, own
+
+    def averaged_mean(self, rows: Tensor, places: list[int], values: Tensor) -> FloatArray:
+        """The mean (V,) of `averaged` alone, without the cost of its standard deviation."""
+        means = self.mean(_set_to(rows, places, values).flatten(0, 1))
+        return np.asarray(means.reshape(len(values), -1).mean(-1).numpy())
+
+    def differences(self, rows: Tensor, places: list[int], values: Tensor) -> FloatArray:
+        """The standard deviations (V, V) of the differences between these averages over rows, for each two of V values."""
+        joint = self.covariance(_set_to(rows, places, values).flatten(0, 1))
+        C = joint.reshape(len(values), len(rows), len(values), len(rows)).mean((1, 3))
+        variance = C.diagonal()[:, None] + C.diagonal() - 2 * C
+        return np.asarray(variance.clamp_min(0).sqrt().numpy())
+
+
+def _set_to(rows: Tensor, places: list[int], values: Tensor) -> Tensor:
+    """The rows (V, R, D) with some of their columns set to each of V values."""
+    there = rows.repeat(len(values), 1, 1)
+    there[..., places] = values[:, None, :]
+    return there

@@ -15,7 +15,7 @@ from torch import Tensor
 from kitt.clock import Clock
 from kitt.errors import InvalidInputError
 from kitt.fitting import gp
-from kitt.fitting.fits import places_to_fit
+from kitt.fitting.fit import Failure
 from kitt.fitting.fitted import FoundNoise, TrainingRows
 from kitt.fitting.gp import GP
 from kitt.fitting.options import Options
@@ -32,6 +32,8 @@ from kitt.table.table import Table
 # When a new fit is advised; by convention, not tuned.
 _GROWTH = 2.0  # number of rows relative to the number that was fitted to
 _P_VALUE = 1e-3  # of the new rows under the model, below which a new fit is advised
+_WORTH_BEGINNING = 0.5  # share of the time that a model took, for which the next one must have time; set by hand
+_LATE = "the deadline left no time to condition it on all rows"
 _NOTE = "the parameters were fitted to the first {} rows; {} were added since"
 
 
@@ -142,16 +144,26 @@ def p_value(predicted: Predictive, u: FloatArray) -> float:
     return float(gammaincc(0.5 * len(u), 0.5 * np.square(ndtri(level)).sum()))  # chi-square with a degree for each row
 
 
-def on_all_rows(mixture: Mixture, table: Table, options: Options, clock: Clock) -> Mixture:
-    """The mixture with all models of nonzero weight conditioned on all rows, or on as many as time allows."""
-    if mixture.models[0].rows == len(table.y):
-        return mixture
-    config = options.fit_config
-    models, left = list(mixture.models), int((mixture.weights > 0).sum())
-    places = places_to_fit(len(table.y), options)
-    for k in np.argsort(-mixture.weights)[:left].tolist():
-        models[k] = gp.on_all_rows(
-            models[k], table, config.inducing, options.random_state, clock.share(1 / left), places
-        )
-        left -= 1
-    return replace(mixture, models=tuple(models))
+def on_all_rows(
+    mixture: Mixture, table: Table, places: Tensor | None, options: Options, clock: Clock
+) -> tuple[Mixture, tuple[Failure, ...]]:
+    """The mixture with the models of nonzero weight conditioned on all rows, or on as many as time allows; and models that
+    were left out for lack of time.
+
+    They were fitted to the rows at `places`; None if these are all rows.
+    """
+    if places is None:
+        return mixture, ()
+    models, late, seconds = list(mixture.models), [], 0.0
+    inducing = min(options.fit_config.inducing, len(places))  # so that it takes no longer than the fits
+    order = sorted(mixture.used, key=lambda k: -mixture.weights[k])
+    for i, k in enumerate(order):
+        if clock.left < _WORTH_BEGINNING * seconds:
+            late.append(k)
+            continue
+        began, share = clock.spent, clock.share(1 / (len(order) - i))
+        models[k] = gp.on_all_rows(models[k], table, inducing, options.random_state, share, places)
+        seconds = clock.spent - began
+    kept = tuple(c for c in mixture.components if c.model not in late)
+    left_out = (Failure(models[k].expression, _LATE, models[k].fitted.is_plain) for k in late)
+    return replace(mixture, models=tuple(models), components=kept), tuple(left_out)

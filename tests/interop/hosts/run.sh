@@ -16,12 +16,13 @@ packages() {
         openturns) echo openturns==1.27.post1 ;;
         sktime) echo sktime==1.2.0 ;;
         sklearn) echo scikit-learn==1.9.1 ;;
+        salib) echo SALib==1.6.0 ;;
         *) echo "no host is called $1" >&2; exit 2 ;;
     esac
 }
 
 status=0
-for host in ${*:-ax baybe bofire autoemulate smt openturns sktime sklearn}; do
+for host in ${*:-ax baybe bofire autoemulate smt openturns sktime sklearn salib}; do
     package=$(packages "$host")
     venv=.venvs/$host
     [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"

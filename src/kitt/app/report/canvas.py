@@ -151,8 +151,15 @@ def _unwrap(element: ElementTree.Element) -> None:
 
 
 def _arranged(figure: Figure) -> Figure:
-    """Give the panels, one below the other, all the room that labels leave; in one pass, as matplotlib's layouts do not."""
+    """Give the panels, one below the other, all the room that labels leave."""
     renderer = FigureCanvasAgg(figure).get_renderer()
+    for _ in range(2):  # panels of another size have other ticks, whose labels may be longer
+        _arrange(figure, renderer)
+    return figure
+
+
+def _arrange(figure: Figure, renderer: Any) -> None:
+    """Give the panels the room that their present labels leave."""
     width, height = figure.bbox.size
     inner = [axes.get_window_extent(renderer) for axes in figure.axes]
     outer = [axes.get_tightbbox(renderer) or box for axes, box in zip(figure.axes, inner, strict=True)]
@@ -162,7 +169,6 @@ def _arranged(figure: Figure) -> Figure:
     gap = top + 2 * pad  # above each panel its title
     panel = (height - bottom - top - gap * (len(inner) - 1)) / len(inner)
     figure.subplots_adjust(left / width, bottom / height, 1 - right / width, 1 - top / height, hspace=gap / panel)
-    return figure
 
 
 # --- frames ---------------------------------------------------------------------------------------------------------------

@@ -182,6 +182,11 @@ def parameters(kernel: FittedKernel) -> Parameters:
     return Parameters(single, spans, heads, [(name, [c[d] for c in columns]) for d, name in enumerate(kernel.columns)])
 
 
+def unbroken(text: str) -> str:
+    """A text of which no line ends between a number and its error or its percent sign."""
+    return text.replace(" ± ", "\u00a0±\u00a0").replace(" %", "\u00a0%")
+
+
 def three_digits(value: float) -> str:
     """A number with three significant digits and the sign that mathematics has for minus."""
     return number(value, 3).replace("-", "−")

@@ -138,7 +138,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"three_digits": content.three_digits, "percent": percent}
+    made.filters |= {"three_digits": content.three_digits, "percent": percent, "unbroken": content.unbroken}
     return made
 
 
