@@ -1,6 +1,11 @@
-"""Which tests are slow (`make test` leaves them out, `make test-all` runs them), and long clocks, which stand still."""
+"""Which tests are slow (`make test` leaves them out, `make test-all` runs them), long clocks, which stand still, and a disk
+that becomes full."""
 
-from collections.abc import Iterator
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -38,3 +43,32 @@ def _no_time_limit_of_checks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Clock, "left", property(lambda clock: clock.seconds if clock.seconds >= 10 else time_left(clock)))
         yield
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a file system of its own, of 64 kB in pages of 4 kB; skipped where none can be mounted."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if shutil.which("mount") is None:
+        pytest.skip("there is no command `mount`")
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+    mounted = subprocess.run(mount, capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.fixture
+def fill(disk: Path) -> Callable[[], Path]:
+    """Fills the last page of this disk, and returns the file that did."""
+
+    def filled() -> Path:
+        with suppress(OSError), open(disk / "filler", "wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+        assert shutil.disk_usage(disk).free == 0
+        return disk / "filler"
+
+    return filled

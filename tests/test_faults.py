@@ -8,12 +8,14 @@ import random
 import resource
 import signal
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
 from faults import ITEMS, Run, cluster, kill_one, wait_until, workers_of
+from kitt.journal import Journal
 
 REPETITIONS = int(os.environ.get("KITT_REPETITIONS", "2"))
 some = pytest.mark.parametrize("seed", range(REPETITIONS))
@@ -78,6 +80,26 @@ def test_a_disk_that_is_full_stops_the_run_with_what_is_done(tmp_path: Path) -> 
     assert errors.splitlines() == [f"error: cannot write {run.journal}: File too large"]
     assert run.journal.stat().st_size == 400  # the last line is cut short
     kept, before = run.kept() - 1, len(run.done())
+    run.finish(run.start())
+    assert len(run.done()) - before == ITEMS - kept
+
+
+@pytest.mark.slow
+def test_a_file_system_without_a_free_page_stops_the_run_with_what_is_done(
+    tmp_path: Path, disk: Path, fill: Callable[[], Path]
+) -> None:
+    run = Run(disk / "out.json", jobs=0)
+    run.log.symlink_to(tmp_path / "log")  # on another disk
+    run.journal.write_bytes(b"\n" * (4096 - 200))  # a page with room for a few lines
+    filler = fill()
+    process = run.start()
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert errors.splitlines() == [f"error: cannot write {run.journal}: No space left on device"]
+    assert run.journal.stat().st_size == 4096  # the last line is cut short
+    kept, before = len(Journal(run.journal).results()), len(run.done())
+    assert 0 < kept < before < ITEMS
+    filler.unlink()
     run.finish(run.start())
     assert len(run.done()) - before == ITEMS - kept
 

@@ -3,6 +3,7 @@
 import os
 import stat
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,18 @@ def test_after_an_error_the_old_file_is_there(tmp_path: Path) -> None:
     for directory in (tmp_path, "/"):
         with pytest.raises(InvalidInputError, match="cannot write"):
             write_text(directory, "text")
+
+
+@pytest.mark.slow
+def test_on_a_full_file_system_the_old_file_stays(disk: Path, fill: Callable[[], Path]) -> None:
+    path = disk / "model.json"
+    write_text(path, "old")
+    filler = fill()
+    for _ in range(2):
+        with pytest.raises(InvalidInputError, match=r"cannot write .*: No space left on device"):
+            write_text(path, "new" * 4096)
+        assert path.read_text() == "old"
+        assert set(os.listdir(disk)) == {path.name, filler.name}
+    filler.unlink()
+    write_text(path, "new" * 4096)
+    assert path.read_text() == "new" * 4096

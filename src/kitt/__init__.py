@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kitt.kernels.grammar import WORDS, Expression, parse
     from kitt.model.document import Model, load
     from kitt.model.mixture import Mixture
+    from kitt.model.several import Models, Suggestions
     from kitt.model.suggestion import Suggestion
     from kitt.network.caption import Captions, caption
     from kitt.pipeline import suggest
@@ -37,6 +38,7 @@ _HOMES = {
     "app.report": ("write_report",),
     "model.document": ("load", "Model"),
     "model.mixture": ("Mixture",),
+    "model.several": ("Models", "Suggestions"),
     "table.dataset": ("Dataset",),
     "network.caption": ("caption", "Captions"),
     "fitting.fit": ("fit",),
@@ -49,8 +51,8 @@ _HOMES = {
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [  # noqa: RUF022 (in the order of use)
     "suggest", "Suggestion", "KITTRegressor", "forecast", "forecast_many", "Forecast", "Forecasts", "KITTForecaster",
-    "explain", "Explanation", "write_report", "load", "Model", "Mixture", "Dataset", "caption", "Captions", "fit",
-    "GP", "FittedKernel", "parse", "Expression", "WORDS", "KernelAdvisor", "KittError",
+    "explain", "Explanation", "write_report", "load", "Model", "Models", "Suggestions", "Mixture", "Dataset",
+    "caption", "Captions", "fit", "GP", "FittedKernel", "parse", "Expression", "WORDS", "KernelAdvisor", "KittError",
 ]  # fmt: skip
 
 

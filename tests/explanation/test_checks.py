@@ -28,7 +28,7 @@ def test_noise_is_not_explained(kind: str) -> None:
     rng = np.random.default_rng(3)
     y = rng.normal(size=150) if kind == "normal" else rng.standard_t(3, 150)
     y = (y > 0).astype(float) if kind == "binary" else y
-    suggestion = kitt.suggest(rng.normal(size=(150, 4)), y, fit=True)
+    suggestion = kitt.suggest(rng.normal(size=(150, 4)), y, fit=True, effort="quick")
     explanation = kitt.explain(suggestion)
     assert not explanation.is_signal
     assert not explanation.repetitions
@@ -150,8 +150,8 @@ def test_what_comes_back_is_told_apart_from_a_trend() -> None:
 
 def test_a_sine_and_a_trend_are_both_stated() -> None:
     rng = np.random.default_rng(1)
-    t = np.arange(200.0)
-    season = np.sin(2 * np.pi * t / 20) + 0.2 * rng.normal(size=200)
+    t = np.arange(120.0)
+    season = np.sin(2 * np.pi * t / 20) + 0.2 * rng.normal(size=120)
     for slope, words in ((0.02, "the level rises"), (-0.02, "the level falls"), (0.0, "")):
         text = kitt.explain(kitt.suggest(t[:, None], season + slope * t, fit=True, effort="quick")).text
         assert "comes back every 20" in text
@@ -198,9 +198,9 @@ def test_a_trend_with_a_season_does_not_come_back_as_a_whole() -> None:
 
 def test_two_seasons_are_not_called_rough() -> None:
     """The kernel with one period is rough only because it has to follow two."""
-    t = np.arange(336.0)
+    t = np.arange(240.0)
     rng = np.random.default_rng(5)
-    y = 2 * np.sin(2 * np.pi * t / 24) + 1.5 * np.sin(2 * np.pi * t / 7) + 0.3 * rng.normal(size=336)
+    y = 2 * np.sin(2 * np.pi * t / 24) + 1.5 * np.sin(2 * np.pi * t / 7) + 0.3 * rng.normal(size=240)
     explanation = kitt.explain(fit("Matern32*Periodic", {"t": t}, y))
     assert sorted(round(r.period, 1) for r in explanation.repetitions) == [7.0, 24.0]
     assert "rough" not in explanation.text
@@ -291,11 +291,11 @@ def test_a_signal_among_rows_that_scatter_widely() -> None:
     rng = np.random.default_rng(5)
     a, b = rng.uniform(0, 10, 120), rng.uniform(-1, 1, 120)
     table = pd.DataFrame({"a": a, "b": b, "y": b + (0.05 + 0.2 * a) * rng.normal(size=120)})
-    explanation = kitt.explain(kitt.suggest(table, target="y", fit=True))
+    explanation = kitt.explain(kitt.suggest(table, target="y", fit=True, effort="quick"))
     assert explanation.is_supported("typical") or explanation.is_signal
     assert "explain nothing" not in explanation.text
     nothing = table.assign(y=rng.permutation(table["y"]))
-    assert not kitt.explain(kitt.suggest(nothing, target="y", fit=True)).is_signal
+    assert not kitt.explain(kitt.suggest(nothing, target="y", fit=True, effort="quick")).is_signal
 
 
 def test_a_column_of_the_noise_alone_is_not_one_of_the_mean() -> None:
@@ -314,7 +314,8 @@ def test_shares_of_parts_that_cancel_each_other() -> None:
     """A staircase: a straight line, and a wave that falls where it rises."""
     rng = np.random.default_rng(0)
     x = rng.uniform(0, 10, 200)
-    explanation = kitt.explain(fit("Linear + Periodic", {"x": x}, 3 * np.floor(x / 2) + 0.1 * rng.normal(size=200)))
+    staircase = 3 * np.floor(x / 2) + 0.1 * rng.normal(size=200)
+    explanation = kitt.explain(fit("Linear + Periodic", {"x": x}, staircase), check=False)
     shares = [part.share for part in explanation.parts]
     assert all(0 <= share <= 1 for share in shares)
     assert sum(shares) + explanation.noise.share == pytest.approx(1)

@@ -111,9 +111,9 @@ def test_shares_have_the_uncertainty_of_the_function() -> None:
 
 def test_levels_are_told_where_they_are_lowest_and_highest() -> None:
     rng = np.random.default_rng(0)
-    kind = rng.choice(["low", "mid", "top"], 120)
-    y = pd.Series(kind).map({"low": 0.0, "mid": 1.0, "top": 3.0}) + 0.2 * rng.normal(size=120)
-    frame = pd.DataFrame({"x": rng.normal(size=120), "kind": kind, "y": y})
+    kind = rng.choice(["low", "mid", "top"], 80)
+    y = pd.Series(kind).map({"low": 0.0, "mid": 1.0, "top": 3.0}) + 0.2 * rng.normal(size=80)
+    frame = pd.DataFrame({"x": rng.normal(size=80), "kind": kind, "y": y})
     explanation = kitt.explain(kitt.suggest(frame, fit=True, effort="quick"))
     assert "Of the levels of kind, y is lowest at low, then mid, and highest at top" in explanation.text
 
@@ -195,8 +195,8 @@ def test_shares_of_a_known_function() -> None:
 
 def test_levels_have_no_slope_and_nothing_grows_with_them() -> None:
     rng = np.random.default_rng(0)
-    site, x = rng.choice(["north", "south"], 120), rng.normal(size=120)
-    y = 3.0 * (site == "south") + x + np.where(site == "south", 1.0, 0.1) * rng.normal(size=120)
+    site, x = rng.choice(["north", "south"], 80), rng.normal(size=80)
+    y = 3.0 * (site == "south") + x + np.where(site == "south", 1.0, 0.1) * rng.normal(size=80)
     dataset = kitt.Dataset.from_frame(pd.DataFrame({"site": site, "x": x, "y": y}), "y")
     explanation = kitt.explain(kitt.suggest(dataset, fit=True, effort="quick"))
     assert "grows with site" not in explanation.text

@@ -1,14 +1,18 @@
 """What to fit: a pure function of captions, scores and effort; and what the fits make of it, with an invented network."""
 
+import math
+import time
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 import kitt
+from kitt import pipeline
 from kitt.clock import Clock
 from kitt.errors import FitError, InvalidInputError, KittError
 from kitt.fitting.candidates import (
@@ -21,6 +25,7 @@ from kitt.fitting.candidates import (
     longer,
     with_changing_noise,
 )
+from kitt.fitting.config import FitConfig
 from kitt.fitting.fit import Fitter
 from kitt.fitting.fits import (
     Fits,
@@ -28,7 +33,6 @@ from kitt.fitting.fits import (
     Verified,
     choose,
     fit_each,
-    places_to_fit,
     residual,
     verify,
     verify_longer,
@@ -168,7 +172,7 @@ def verified_and_fitted(
     while residual(fitters, verified) is not None:
         verified = verify_longer(fitters, verified, [parse(answer)])
     fitted = fit_each(fitters, choose(fitters, captions, verified), progress)
-    return verified, replace(fitted, gps=with_left_out_folds(fitters, fitted.gps))
+    return verified, replace(fitted, gps=with_left_out_folds(fitters, fitted.gps, range(len(fitted.gps))))
 
 
 def expressions_of(found: Fits) -> list[str]:
@@ -231,9 +235,11 @@ def test_a_skewed_target_is_also_fitted_transformed() -> None:
 
 
 def test_what_comes_after_the_deadline_is_reported() -> None:
-    _, candidates = verified_and_fitted(table(), ["RBF"], clock=Clock(0.0))
-    assert expressions_of(candidates) == ["RBF"]
-    assert len(candidates.failures) == 4
+    """The best caption and a plain kernel are fitted all the same."""
+    _, candidates = verified_and_fitted(table(), ["Linear"], clock=Clock(0.0))
+    assert [(str(gp.expression), gp.fitted.is_plain) for gp in candidates.gps] == [("Linear", False), ("RBF", True)]
+    left_out = [str(failure.expression) for failure in candidates.failures]
+    assert left_out == ["Linear + Linear*White", "Matern52", "White"]
     assert all("deadline" in str(failure) for failure in candidates.failures)
 
 
@@ -292,7 +298,22 @@ def test_left_out_folds_are_for_all_models_or_for_none() -> None:
     assert all(gp.training.left_out is not None for gp in fits(data, ["Linear"]).gps)
     late = Fitters(data, Options(fit_options=QUICK, effort="quick"), Clock(0.0))
     gps = fit_each(late, choose(late, [Caption(parse("Linear"), 0.1)], Verified()), lambda *_: None).gps
-    assert all(gp.training.left_out is None for gp in with_left_out_folds(late, gps))
+    assert all(gp.training.left_out is None for gp in with_left_out_folds(late, gps, range(len(gps))))
+
+
+def test_few_rows_without_noise_are_weighted_by_folds() -> None:
+    """Of the kernels, only those to which leave-one-out gave a weight are fitted again; with noise, none is."""
+    X = np.random.default_rng(0).uniform(-2, 2, (40, 2))
+    clear = pipeline.suggest_dataset(Dataset.from_arrays(X, np.sin(2 * X[:, 0]) + X[:, 1]), Options(fit_options=QUICK))
+    assert clear.fitted is not None
+    folded = [gp.training.left_out is not None for gp in clear.fitted.mixture.models]
+    assert any(folded)
+    assert not all(folded)
+    assert all(folded[part.model] for part in clear.fitted.mixture.components)
+    y = X[:, 0] + np.random.default_rng(1).normal(size=40)
+    noisy = pipeline.suggest_dataset(Dataset.from_arrays(X, y), Options(fit_options=QUICK))
+    assert noisy.fitted is not None
+    assert all(gp.training.left_out is None for gp in noisy.fitted.mixture.models)
 
 
 @pytest.mark.parametrize("growth", [-1, 1.5, "two"])
@@ -301,14 +322,22 @@ def test_growth_is_a_number_of_words(growth: object) -> None:
         Options.of(growth=growth)
 
 
-def test_a_deadline_makes_the_subset_of_the_rows_smaller() -> None:
-    def rows(deadline: float | None, count: int = 3000) -> int:
-        places = places_to_fit(count, Options(deadline=deadline))
-        return count if places is None else len(places)
+def test_a_deadline_makes_the_rows_fewer_and_more_so_on_a_slow_machine() -> None:
+    def rows(left: float, spent: float = 2.0, count: int = 3000) -> int:
+        data = table(count)
+        fitters = Fitters(data, Options(), Clock(math.inf, time.monotonic() - spent))
+        fitters = fitters.in_time(kernels=6, compared=4, clock=Clock(left))
+        places = torch.arange(count) if fitters.places is None else fitters.places
+        assert fitters.table.y.equal(data.y[places])
+        assert fitters.named.table.y.equal(data.y[places])
+        return len(places)
 
-    assert rows(None) == rows(600.0) == 3000
-    assert 100 < rows(1.0) < rows(5.0) < rows(30.0) < 3000
+    assert rows(math.inf) == rows(6000.0) == 3000
+    assert 300 <= rows(1.0) < rows(5.0) < rows(30.0) < 3000
+    assert rows(30.0, spent=20.0) < rows(30.0)
     assert rows(1.0, count=200) == 200
+    assert rows(math.inf, count=3500) == FitConfig.subset_rows
+    assert rows(5.0, count=3500) < FitConfig.subset_rows
 
 
 def test_columns_have_the_names_of_the_table() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from kitt import FittedKernel, parse
-from kitt.fitting.fitted import Fitted, KnownNoise, TrainingRows
+from kitt.fitting.fitted import Fitted, FoundNoise, TrainingRows
 from kitt.fitting.gp import GP
 from kitt.fitting.noise import NoiseModel
 from kitt.model.botorch.mixture import MixtureModel
@@ -18,6 +18,7 @@ from kitt.model.components import Component
 from kitt.model.mixture import Mixture
 from kitt.model.predictive import Tail
 from kitt.table.scaling import IDENTITY, Standardiser, Warp
+from kitt.table.table import Table
 
 FILE = Path(__file__).parent / "predictions.json"
 NOISE = NoiseModel((0.1, 0.6, -0.2, 0.3, 0.2, 0.1), (-1.5, 2.0), (-1.2, 0.4), 5.0, 6.0, 4.0)
@@ -33,9 +34,9 @@ def mixture() -> Mixture:
 
     def gp(text: str, values: dict, warp: Warp = IDENTITY, inducing: int = 0, noise: NoiseModel | None = None) -> GP:
         kernel = FittedKernel(parse(text), values, ("a", "b"), "y", scale)
-        rows = torch.from_numpy(X), torch.from_numpy(warp.forward(y))
-        basis = rows[0][:inducing] if inducing else None
-        return GP(Fitted(kernel, warp), TrainingRows.conditioned(kernel, *rows, basis), KnownNoise(noise))
+        rows = Table.of((X, y)).transformed(warp)
+        basis = rows.X[:inducing] if inducing else None
+        return GP(Fitted(kernel, warp), TrainingRows.conditioned(kernel, rows, basis), FoundNoise(noise))
 
     gps = (
         gp("RBF", {"RBF.variance": 0.9, "RBF[0].lengthscale": (0.8, 1.5), "noise": 0.1}, noise=NOISE),

@@ -6,9 +6,13 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from botorch.acquisition import PosteriorMean
+from botorch.optim import optimize_acqf_mixed
 
-from kitt.errors import InvalidInputError
+from kitt.errors import FitError, InvalidInputError
 from kitt.interop.advisor import AdvisorConfig, KernelAdvisor
+from kitt.model.document import Model
+from kitt.model.several import Models
 
 
 def draw(n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -114,7 +118,7 @@ def test_shapes_that_are_no_points_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="at least 3 points"):
         KernelAdvisor().model(torch.rand(2, 2), torch.rand(2, 1))
     with pytest.raises(InvalidInputError, match=r"shape \(n, D\)"):
-        KernelAdvisor().model(torch.rand(5, 2), torch.rand(5, 2))
+        KernelAdvisor().model(torch.rand(5, 2), torch.rand(5, 2, 2))
     with pytest.raises(InvalidInputError, match="at least 3 points"):
         KernelAdvisor().model(np.full((5, 2), np.nan), np.ones(5))
 
@@ -151,3 +155,78 @@ def test_its_model_can_be_had() -> None:
     model = advisor.model(X, Y)
     mean, _ = advisor.fitted.predict(X.numpy(), noisy=False)
     np.testing.assert_allclose(model.posterior(X).mean[:, 0], mean, rtol=1e-9)
+
+
+def test_known_variances_of_the_noise_may_be_standardised_with_the_targets() -> None:
+    X, Y = draw(13)
+    Yvar = torch.full_like(Y, 0.01)
+    advisor = KernelAdvisor(config=AdvisorConfig(caption_improbable=False))
+    for n, unit in ((11, 1.0), (12, 3.0), (13, 0.5)):
+        model = advisor.model(X[:n], unit * Y[:n], unit**2 * Yvar[:n])
+    assert [step.action for step in advisor.steps] == ["captioned", "fitted", "fitted"]
+    assert advisor.fitted is not None
+    np.testing.assert_allclose(advisor.fitted.rows.noise, 0.25 * 0.01)
+    added = model.posterior(X, observation_noise=True).variance - model.posterior(X).variance
+    assert (added > 0.9 * 0.25 * 0.01).all()
+    advisor.model(X, 0.5 * Y)  # nothing is known any more
+    assert advisor.steps[-1].action == "captioned"
+
+
+def test_several_outcomes_have_kernels_of_their_own() -> None:
+    X, Y = draw(13)
+    both = torch.cat([Y, (X - 12).square().sum(-1, keepdim=True)], -1)
+    both[4, 1] = math.nan  # an evaluation that gave one of two outcomes
+    advisor, alone = KernelAdvisor(), KernelAdvisor()
+    for n in (12, 13):
+        posterior = advisor.model(X[:n], both[:n]).posterior(X)
+        expected = alone.model(X[:n], Y[:n]).posterior(X)
+        assert posterior.mean.shape == (13, 2)
+        torch.testing.assert_close(posterior.mean[:, :1], expected.mean)
+    assert [step.output for step in advisor.steps] == [0, 1, 0, 1]
+    assert [step.points for step in advisor.steps] == [12, 11, 13, 12]
+    assert isinstance(advisor.fitted, Models)
+    assert advisor.fitted.targets == ("y1", "y2")
+    assert isinstance(alone.fitted, Model)
+
+
+def coded(n: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """One continuous input, and one with three categories that each move the target."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(n, 1, generator=generator, dtype=torch.float64)
+    code = torch.randint(3, (n, 1), generator=generator)
+    return torch.cat([x, code.double()], -1), torch.sin(4 * x) + torch.tensor([0.0, 5.0, -2.0]).double()[code]
+
+
+def test_categories_are_no_numbers() -> None:
+    X, Y = coded(21)
+    advisor = KernelAdvisor(bounds=[[0, 0], [1, 2]], categories={1: 3})
+    for n in (20, 21):
+        model = advisor.model(X[:n], Y[:n])
+    (fitted,) = advisor.models
+    assert fitted is not None
+    assert fitted.encoding.names == ("x1", "x2=0", "x2=1", "x2=2")
+    torch.testing.assert_close(model.posterior(X).mean, Y, atol=0.3, rtol=0)
+    choices: list[dict[int, float]] = [{1: float(code)} for code in range(3)]
+    box = torch.tensor([[0.0, 0.0], [1.0, 2.0]]).double()
+    candidate, _ = optimize_acqf_mixed(PosteriorMean(model), box, 1, 2, choices, raw_samples=8)
+    torch.testing.assert_close(candidate[0], torch.tensor([math.pi / 8, 1.0]).double(), atol=0.15, rtol=0)
+    assert model.condition_on_observations(X[:2], Y[:2]).posterior(X).mean.shape == (21, 1)
+
+
+def test_categories_survive_where_the_default_takes_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise FitError("nothing fits")
+
+    X, Y = coded(20)
+    advisor = KernelAdvisor(bounds=[[0, 0], [1, 2]], categories={1: 3})
+    monkeypatch.setattr(advisor, "_advance", fails)
+    assert advisor.model(X, Y).posterior(X).mean.shape == (20, 1)
+    assert advisor.steps[-1].action == "default"
+
+
+@pytest.mark.parametrize(
+    ("categories", "message"), [({2: 3}, "positions"), ({1: 2}, "codes 0 to 1"), ({0: 3}, "codes")]
+)
+def test_wrong_categories_are_refused(categories: dict[int, int], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        KernelAdvisor(categories=categories).model(*coded(10))

@@ -134,5 +134,23 @@ def test_points_in_other_units(one: KITTModel) -> None:
 def test_shapes_that_are_no_points_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="a model for each batch"):
         KITTModel(points(3, 5), targets(points(3, 5)))
-    with pytest.raises(InvalidInputError, match="no train_Yvar"):
-        KITTModel(points(5), targets(points(5)), torch.ones(5, 2))
+    with pytest.raises(InvalidInputError, match="shape of train_Y"):
+        KITTModel(points(5), targets(points(5)), torch.ones(5, 1))
+
+
+def test_known_variances_are_those_of_each_output() -> None:
+    X, Y = points(14), targets(points(14))
+    Yvar = torch.stack([torch.full((14,), 1e-4), torch.linspace(1e-6, 0.1, 14)], -1).double()
+    model = KITTModel(X, Y, Yvar).fit().eval()
+    for k, fitted in enumerate(model.fitted):
+        assert fitted is not None
+        assert fitted.rows is not None
+        torch.testing.assert_close(torch.tensor(fitted.rows.noise), Yvar[:, k])
+    added = model.posterior(X, observation_noise=True).variance - model.posterior(X).variance
+    assert (added > 0.9 * Yvar.mean(0)).all()
+    again = KITTModel(X, Y, Yvar)
+    again.load_state_dict(model.state_dict())
+    torch.testing.assert_close(again.posterior(X).mean, model.posterior(X).mean)
+    Z, z = points(2, seed=1), targets(points(2, seed=1)) + 0.05
+    sure, unsure = (model.condition_on_observations(Z, z, noise=torch.full((2, 2), v).double()) for v in (1e-8, 1.0))
+    assert (sure.posterior(Z).variance < unsure.posterior(Z).variance).all()

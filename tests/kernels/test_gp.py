@@ -355,3 +355,13 @@ def test_a_draw_survives_a_matrix_that_rounding_made_indefinite() -> None:
     y = draw(K, generator)
     assert torch.isfinite(y).all()
     assert (y.mT @ y / 2000 - K[0]).abs().max() < 0.3
+
+
+def test_a_factor_with_jitter_has_a_gradient() -> None:
+    singular, regular = torch.ones(3, 3, dtype=torch.float64), torch.eye(3, dtype=torch.float64)
+    K = torch.stack([singular, regular]).requires_grad_(True)
+    L = cholesky(K)
+    L.sum().backward()
+    assert K.grad is not None
+    assert K.grad.isfinite().all()
+    assert torch.equal(L[1], regular)

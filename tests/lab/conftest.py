@@ -1,11 +1,13 @@
-"""A small atlas, for the tests of its benchmarks."""
+"""A small atlas for the tests of its benchmarks, and a corpus of losses for those of what is learned from it."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from atlas_work import NAMES
+from kitt_lab.losses import make_losses
 
 
 @pytest.fixture
@@ -36,3 +38,29 @@ def write(path: Path, header: str, parts: list[np.ndarray]) -> int:
     values = np.hstack(parts)
     np.savetxt(path, values, delimiter=",", header=header, comments="")
     return len(values)
+
+
+@pytest.fixture(scope="session")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three tables whose last column is a function of the first."""
+    folder, rng = tmp_path_factory.mktemp("tables"), np.random.default_rng(0)
+    for name in ("a", "b", "c"):
+        x = rng.normal(size=(90, 3))
+        y = np.sin(2 * x[:, 0]) + 0.1 * rng.normal(size=90)
+        write(folder / f"{name}.csv", "p,q,r,y", [x, y[:, None]])
+    return folder
+
+
+@pytest.fixture(scope="session")
+def made_losses(tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The losses of four tasks, at least one of each table, and one with a shuffled target."""
+    out = tmp_path_factory.mktemp("losses")
+    for seed in (9, 10, 11, 12):
+        make_losses(str(tables), str(out), seed)
+    return out
+
+
+@pytest.fixture
+def corpus(made_losses: Path, tmp_path: Path) -> Path:
+    """A copy of these losses, which a test may change."""
+    return Path(shutil.copytree(made_losses, tmp_path / "corpus"))

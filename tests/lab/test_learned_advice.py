@@ -18,7 +18,7 @@ from kitt_lab.advice import Ridge, cross_validate, learn_head, select
 from kitt_lab.bench.advice import capture, capture_interval, compare, spearman, verify
 from kitt_lab.bench.realism import auc
 from kitt_lab.examples import DesignConfig, Examples, bic_of_words, expression_losses, read_examples, stacking_weights
-from kitt_lab.losses import Record, files, make_losses
+from kitt_lab.losses import Record, files
 from kitt_lab.tasks import Task
 
 V = len(WORDS)
@@ -183,20 +183,13 @@ def test_capture_counts_hindsight_and_what_is_lost_elsewhere() -> None:
 # --- with the shipped network, on a small corpus ---
 
 
-def test_from_a_corpus_to_a_checkpoint_with_a_head(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    for name in "abcd":
-        values = np.cumsum(rng.normal(size=(90, 3)), axis=1)
-        np.savetxt(tmp_path / f"{name}.csv", values, delimiter=",", header="p,q,r", comments="")
-    corpus = tmp_path / "corpus"
-    corpus.mkdir()
-    for seed in range(6):
-        make_losses(str(tmp_path), str(corpus), seed)
+@pytest.mark.xdist_group("losses")
+def test_from_a_corpus_to_a_checkpoint_with_a_head(tables: Path, corpus: Path, tmp_path: Path) -> None:
     loaded = load("default")
-    examples = read_examples(corpus, tmp_path, loaded)
+    examples = read_examples(corpus, tables, loaded)
     assert len(examples) == len(files(corpus))
     assert (examples.loss[:, :V] >= 0).all()
-    again = read_examples(corpus, tmp_path, loaded, lambda done, total: pytest.fail("all of it is known"))
+    again = read_examples(corpus, tables, loaded, lambda done, total: pytest.fail("all of it is known"))
     assert torch.equal(again.features, examples.features)
     assert next(row["advisor"] for row in compare(examples)) == "learned head"
     out = tmp_path / "advised.safetensors"
@@ -204,7 +197,7 @@ def test_from_a_corpus_to_a_checkpoint_with_a_head(tmp_path: Path) -> None:
     finish = ["finish", "default", "--out", str(out), "--losses", str(corpus), "--property-batches", "0"]
     told = ""
     for arguments in (["bench", "advice", str(corpus)], finish):
-        result = CliRunner().invoke(app, [*arguments, "--data", str(tmp_path)])
+        result = CliRunner().invoke(app, [*arguments, "--data", str(tables)])
         assert result.exit_code == 0, result.output
         told += result.output
     assert f"{len(examples)}/{len(examples)}" in told, "a bar shows how many tasks were read"

@@ -13,23 +13,7 @@ from kitt.kernels.grammar import WORDS, parse
 from kitt_lab import losses
 from kitt_lab.tasks import TaskConfig, data_of, draw_task
 
-
-@pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder, rng = tmp_path_factory.mktemp("tables"), np.random.default_rng(0)
-    for name in ("a", "b"):
-        x = rng.normal(size=(90, 3))
-        y = np.sin(2 * x[:, 0]) + 0.1 * rng.normal(size=90)
-        np.savetxt(folder / f"{name}.csv", np.column_stack([x, y]), delimiter=",", header="p,q,r,y", comments="")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def corpus(tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("losses")
-    for seed in range(2):
-        losses.make_losses(str(tables), str(out), seed)
-    return out
+pytestmark = pytest.mark.xdist_group("losses")  # which are made once
 
 
 def test_a_task_is_a_function_of_its_seed(tables: Path) -> None:
@@ -105,14 +89,14 @@ def test_a_file_has_every_word_with_changing_noise_and_some_sums(corpus: Path) -
 
 
 def test_fits_are_good_and_deterministic(tables: Path, corpus: Path, tmp_path: Path) -> None:
-    losses.make_losses(str(tables), str(tmp_path), 0)
-    one, two = (losses.Record.read(folder / "0.npz") for folder in (corpus, tmp_path))
+    losses.make_losses(str(tables), str(tmp_path), 9)
+    one, two = (losses.Record.read(folder / "9.npz") for folder in (corpus, tmp_path))
     assert np.allclose(one.mean, two.mean, atol=1e-3)
     assert one.expressions == two.expressions
-    tasks = ((seed, draw_task(tables, seed)) for seed in range(100))
-    seed = next(s for s, task in tasks if task and task.is_real and task.target == 3 and 0 in task.columns)
-    losses.make_losses(str(tables), str(tmp_path), seed)
-    record = losses.Record.read(tmp_path / f"{seed}.npz")
+    task = draw_task(tables, 10)
+    assert task is not None
+    assert (task.is_real, task.target, 0 in task.columns) == (True, 3, True)
+    record = losses.Record.read(corpus / "10.npz")
     error = record.test_targets - record.mean[record.expressions.index("RBF")]
     assert (error**2).mean() < 0.5
 
@@ -127,10 +111,10 @@ def test_a_foreign_file_is_refused_and_so_is_an_empty_folder(tmp_path: Path) -> 
 
 def test_the_command_makes_what_is_missing(tables: Path, corpus: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in losses.files(corpus)}
-    arguments = ["bench", "losses", "--data", str(tables), "--out", str(corpus), "--count", "3", "--jobs", "0"]
-    result = CliRunner().invoke(app, arguments)
+    arguments = ["bench", "losses", "--data", str(tables), "--out", str(corpus), "--jobs", "0"]
+    result = CliRunner().invoke(app, [*arguments, "--first", "10", "--count", "4"])
     assert result.exit_code == 0, result.output
     after = {path: path.stat().st_mtime_ns for path in losses.files(corpus)}
     assert before.items() <= after.items()
-    assert len(after) == 3
+    assert {path.stem for path in after} == {"9", "10", "11", "12", "13"}
     assert not list(corpus.glob(".*.tmp"))

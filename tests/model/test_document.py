@@ -146,9 +146,17 @@ def test_the_noise_of_a_file_is_not_fitted_again(full: Model) -> None:
     assert louder.on(full.rows.rows(slice(0, 40))).entries == louder.entries
 
 
+def version_5(model: Model, rows: bool = True) -> dict:
+    """The document before any noise was known, and before mean functions."""
+    document = model.to_dict(rows)
+    if rows:
+        del document["rows"]["noise"], document["rows"]["mean"]
+    return document | {"version": 5}
+
+
 def version_4(model: Model, rows: bool = True) -> dict:
     """The document as it was before words could act on columns."""
-    document = model.to_dict(rows)
+    document = version_5(model, rows)
     for part in document["components"]:
         part["kernel"]["version"] = 1
         del part["fit"]["free_parameters"]
@@ -196,7 +204,7 @@ def test_a_file_of_version_1_predicts_as_it_did(old: tuple[Model, Mixture], full
     assert model.tail.weight == 0
     model.save(tmp_path / "new.json")
     document = json.loads((tmp_path / "new.json").read_text())
-    assert document["version"] == 5
+    assert document["version"] == 6
     assert_same(model, kitt.load(tmp_path / "new.json"), growing().iloc[:20], "price")
 
 
@@ -334,7 +342,8 @@ def test_the_file_is_what_its_schema_says(model: Model, joint: Model, full: Mode
         (2, [version_2(joint), version_2(full), version_2(full, rows=False)]),
         (3, [version_3(joint), version_3(full), version_3(full, rows=False)]),
         (4, [version_4(joint), version_4(full), version_4(full, rows=False)]),
-        (5, [model.to_dict(), full.to_dict(), full.to_dict(rows=False)]),
+        (5, [version_5(joint), version_5(full), version_5(full, rows=False)]),
+        (6, [model.to_dict(), full.to_dict(), full.to_dict(rows=False)]),
     ):
         Draft202012Validator.check_schema(schema(version))
         for document in documents:
@@ -385,13 +394,13 @@ def test_a_cut_file_is_refused(path) -> None:
     ("change", "message"),
     [
         ({"format": "kitt-kernel"}, "another kind of file"),
-        ({"version": 6}, "upgrade kitt"),
+        ({"version": 7}, "upgrade kitt"),
         ({"version": True}, "upgrade kitt"),
         ({"components": []}, "components"),
         ({"weather": 1}, "weather"),
         ({"encoding": {"columns": [], "target": "y"}}, "encoding"),
-        ({"rows": {"X": [[1, 2]], "y": [1]}}, "contradicts itself"),
-        ({"rows": {"X": [["a"]], "y": [1]}}, "contradicts itself"),
+        ({"rows": {"X": [[1, 2]], "y": [1], "noise": None, "mean": None}}, "contradicts itself"),
+        ({"rows": {"X": [["a"]], "y": [1], "noise": None, "mean": None}}, "contradicts itself"),
         ({"rows": [1, 2]}, "contradicts itself"),
     ],
 )

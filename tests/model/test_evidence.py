@@ -7,7 +7,7 @@ import pytest
 
 import kitt
 from kitt.fitting.config import FitConfig
-from kitt.fitting.fitted import KnownNoise, TrainingRows
+from kitt.fitting.fitted import FoundNoise, TrainingRows
 from kitt.fitting.folds import FoldsConfig, refitted, split
 from kitt.kernels.exact import ExactPosterior
 from kitt.model.evidence import MANY_FOLDS, EvidenceConfig, gather
@@ -111,7 +111,7 @@ def test_a_large_model_on_other_rows_is_fitted_again_for_its_evidence(large: kit
 
 def test_noise_that_was_found_constant_on_a_subset_is_not_fitted_again(large: kitt.Model) -> None:
     model = max(large.mixture.models, key=lambda m: m.rows)
-    constant = replace(model, known_noise=KnownNoise(None))
+    constant = replace(model, found_noise=FoundNoise(None))
     assert constant.noise_model is None
     assert "loo" not in vars(constant)
 

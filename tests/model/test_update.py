@@ -103,7 +103,7 @@ def test_a_level_that_is_new_is_pointed_out(model: Model) -> None:
 def test_a_dataset_brings_its_own_target(model: Model) -> None:
     rows = model.rows
     assert rows is not None
-    with pytest.raises(InvalidInputError, match="leave y out"):
+    with pytest.raises(InvalidInputError, match="leave them out"):
         model.update(rows, rows.y)
     with pytest.raises(InvalidInputError, match="give them where it is made"):
         kitt.suggest(rows, target="a")

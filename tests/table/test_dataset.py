@@ -238,3 +238,27 @@ def test_cells_that_cannot_be_read_are_gaps() -> None:
     assert notes == ("column 'a': no number, and taken as missing: 'x'",)
     with pytest.raises(InvalidInputError, match="2 missing"):
         data.encoding.encode(new)
+
+
+def test_levels_can_be_chosen_and_read_again() -> None:
+    frame = pd.DataFrame(
+        {
+            "size": np.arange(12.0),
+            "colour": ["red", "green", "blue"] * 4,
+            "always": ["same"] * 12,
+            "day": pd.date_range("2020-01-01", periods=12),
+            "is_new": ["yes", "no"] * 6,
+            "y": np.arange(12.0) ** 2,
+        }
+    )
+    dataset = Dataset.from_frame(frame)
+    again = dataset.encoding.decode(dataset.X)
+    assert list(again) == ["size", "colour", "day", "is_new"]
+    np.testing.assert_array_equal(dataset.encoding.encode(again.assign(always="same"))[0], dataset.X)
+    choices = dataset.encoding.choices()
+    assert len(choices) == 6
+    X = np.tile(dataset.X[:1], (6, 1))
+    for row, chosen in zip(X, choices, strict=True):
+        row[list(chosen)] = list(chosen.values())
+    assert len(set(map(tuple, dataset.encoding.decode(X)[["colour", "is_new"]].to_numpy()))) == 6
+    assert Dataset.from_arrays(np.arange(24.0).reshape(12, 2), np.arange(12.0)).encoding.choices() == [{}]

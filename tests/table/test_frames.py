@@ -102,34 +102,54 @@ def test_not_a_number_is_missing_too() -> None:
         Dataset.from_frame(pl.DataFrame({"a": [None] * 10, "y": range(10)}))
 
 
+INPUTS = {name: values for name, values in COLUMNS.items() if name != "y"}
+QUICK: Any = {"k": 1, "effort": "quick", "fit_options": {"draws": 8, "starts": 1, "max_iterations": 5}}
+
+
+@pytest.fixture(scope="module")
+def ours() -> kitt.Suggestion:
+    """What is suggested for a frame of pandas."""
+    return kitt.suggest(pandas_frame(COLUMNS), fit=True, **QUICK)
+
+
 @libraries
-def test_suggestions_and_predictions_are_the_same(library: str) -> None:
-    quick = {"draws": 8, "starts": 1, "max_iterations": 5}
-    options: Any = {"k": 1, "fit": True, "effort": "quick", "fit_options": quick}
-    make, few = FRAMES[library], {name: values[:4] for name, values in COLUMNS.items() if name != "y"}
+def test_suggestions_and_predictions_are_the_same(library: str, ours: kitt.Suggestion) -> None:
+    make, few = FRAMES[library], {name: values[:4] for name, values in INPUTS.items()}
     new = dict(sorted(few.items()))  # columns go by name
-    ours = kitt.suggest(pandas_frame(COLUMNS), **options)
     for theirs in (
-        kitt.suggest(make(COLUMNS), **options),
-        kitt.suggest(make(COLUMNS), target="y", **options),
-        kitt.suggest(make({k: v for k, v in COLUMNS.items() if k != "y"}), pl.Series("y", COLUMNS["y"]), **options),
-        kitt.suggest(make({k: v for k, v in COLUMNS.items() if k != "y"}), pa.chunked_array([COLUMNS["y"]]), **options),
+        as_dataset(make(COLUMNS), target="y"),
+        as_dataset(make(INPUTS), pl.Series("y", COLUMNS["y"])),
+        as_dataset(make(INPUTS), pa.chunked_array([COLUMNS["y"]])),
     ):
-        assert str(theirs.captions.ranked) == str(ours.captions.ranked)
-        for frame in (make(new), pandas_frame(new)):
-            np.testing.assert_array_equal(theirs.fitted.predict(frame), ours.fitted.predict(pandas_frame(few)))
+        assert theirs.names == ours.dataset.names
+        np.testing.assert_array_equal(theirs.X, ours.dataset.X)
+        np.testing.assert_array_equal(theirs.y, ours.dataset.y)
+    suggestion = kitt.suggest(make(COLUMNS), fit=True, **QUICK)
+    assert str(suggestion.captions.ranked) == str(ours.captions.ranked)
+    for frame in (make(new), pandas_frame(new)):
+        np.testing.assert_array_equal(suggestion.fitted.predict(frame), ours.fitted.predict(pandas_frame(few)))
+
+
+@pytest.fixture(scope="module")
+def regressor() -> kitt.KITTRegressor:
+    """A regressor that was fitted to a frame of pandas."""
+    return kitt.KITTRegressor(**QUICK, random_state=0).fit(pandas_frame(INPUTS), COLUMNS["y"])
 
 
 @libraries
-def test_the_regressor_takes_them(library: str) -> None:
-    X = {name: values for name, values in COLUMNS.items() if name != "y"}
-    quick: Any = {"k": 1, "effort": "quick", "random_state": 0, "fit_options": {"draws": 8, "starts": 1}}
-    ours = kitt.KITTRegressor(**quick).fit(pandas_frame(X), COLUMNS["y"])
-    theirs = kitt.KITTRegressor(**quick).fit(FRAMES[library](X), pl.Series(COLUMNS["y"]))
-    assert list(theirs.feature_names_in_) == list(ours.feature_names_in_) == list(X)
-    np.testing.assert_array_equal(theirs.predict(FRAMES[library](X)), ours.predict(pandas_frame(X)))
-    numbers = {name: X[name] for name in ("z last", "count", "a first")}
-    both = [kitt.KITTRegressor(**quick).fit(make(numbers), COLUMNS["y"]) for make in (pd.DataFrame, pl.DataFrame)]
+def test_the_regressor_takes_them(library: str, regressor: kitt.KITTRegressor) -> None:
+    frame = FRAMES[library](INPUTS)
+    theirs = kitt.KITTRegressor(**QUICK, random_state=0).fit(frame, pl.Series(COLUMNS["y"]))
+    assert list(theirs.feature_names_in_) == list(regressor.feature_names_in_) == list(INPUTS)
+    np.testing.assert_array_equal(theirs.predict(frame), regressor.predict(pandas_frame(INPUTS)))
+
+
+def test_a_regressor_of_numbers_predicts_frames_of_other_libraries() -> None:
+    numbers = {name: INPUTS[name] for name in ("z last", "count", "a first")}
+    both = [
+        kitt.KITTRegressor(**QUICK, random_state=0).fit(make(numbers), COLUMNS["y"])
+        for make in (pd.DataFrame, pl.DataFrame)
+    ]
     np.testing.assert_array_equal(both[0].predict(pd.DataFrame(numbers)), both[1].predict(pa.table(numbers)))
     with pytest.raises(ValueError, match="feature names should match"):
         both[1].predict(pl.DataFrame(numbers)[:, ::-1])

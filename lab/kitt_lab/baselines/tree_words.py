@@ -26,7 +26,7 @@ from kitt.fitting.starts import FlatPrior, Profile, extended, first, guesses, no
 from kitt.kernels.exact import ExactPosterior
 from kitt.kernels.grammar import Expression, Primitive, Word, parse
 from kitt.kernels.kernel import Kernel
-from kitt.kernels.priors import Parameter, preset
+from kitt.kernels.priors import Parameter, Preset, preset
 from kitt.table.dataset import Dataset
 from kitt.table.table import Table
 from kitt_lab.baselines.base import Predictive
@@ -101,7 +101,7 @@ class ParentStart:
     parent: Kernel
     theta: Tensor
     profile: Profile
-    prior: str
+    prior: str | Preset
     generator: torch.Generator
 
     def starts(self, child: Expression, y: Tensor) -> Tensor:

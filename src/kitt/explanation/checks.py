@@ -83,10 +83,10 @@ def held_out(
     if not expression.signal and len(expression) == 1:
         return no_signal(table, folds)
 
-    def predict(train: Table, X: Tensor) -> tuple[FloatArray, FloatArray]:
+    def predict(train: Table, test: Table) -> tuple[FloatArray, FloatArray]:
         options: dict[str, Any] = {"max_iterations": ITERATIONS, "draws": 8, "direct_rows": ROWS}
         fitter = Fitter(train, random_state=0, **options, **_settings_of(like))
-        mean, _, variance = fitter.fit(expression, start).moments(X)
+        mean, _, variance = fitter.fit(expression, start).moments(test.X, test.noise)
         return mean, variance
 
     return _predicted(table, folds, predict)
@@ -99,9 +99,9 @@ def _settings_of(model: GP | None) -> dict[str, Any]:
 def no_signal(table: Table, folds: Folds) -> LeftOut:
     """Every row predicted by the mean and variance of the rows in other folds, as if no column mattered."""
 
-    def predict(train: Table, X: Tensor) -> tuple[FloatArray, FloatArray]:
+    def predict(train: Table, test: Table) -> tuple[FloatArray, FloatArray]:
         y = train.y.numpy()
-        return np.full(len(X), y.mean()), np.full(len(X), max(y.var(ddof=1), 1e-12))
+        return np.full(len(test.y), y.mean()), np.full(len(test.y), max(y.var(ddof=1), 1e-12))
 
     return _predicted(table, folds, predict)
 

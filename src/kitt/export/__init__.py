@@ -32,12 +32,13 @@ class Library:
     title: str
     extra: str
     preamble: str = ""  # a statement with process-wide effect, which only a script may contain
+    has_row_noise: bool = False  # whether `gp` takes a variance of the noise for each row
 
 
 LIBRARIES = {
-    "gpytorch": Library("GPyTorch", "export"),
-    "botorch": Library("BoTorch", "export"),
-    "sklearn": Library("scikit-learn", "export"),
+    "gpytorch": Library("GPyTorch", "export", has_row_noise=True),
+    "botorch": Library("BoTorch", "export", has_row_noise=True),
+    "sklearn": Library("scikit-learn", "export", has_row_noise=True),
     "gpflow": Library("GPflow", "gpflow"),
     "gpjax": Library("GPJax", "gpjax", 'jax.config.update("jax_enable_x64", True)'),
 }
@@ -171,7 +172,7 @@ def live(fitted: FittedKernel, library: str, standardised: bool = False) -> Any:
     return eval(_kernel(fitted, Source.of(library)), vars(module) | _formulas(fitted))
 
 
-def gp(fitted: FittedKernel, library: str, X: Any, y: Any) -> Any:
+def gp(fitted: FittedKernel, library: str, X: Any, y: Any, noise: Any = None) -> Any:
     """The Gaussian process of a fitted kernel in another library: its kernel, mean and noise, given rows of the table.
 
     Parameters
@@ -181,6 +182,8 @@ def gp(fitted: FittedKernel, library: str, X: Any, y: Any) -> Any:
     X : array of shape (N, D)
         Inputs in the units of the table.
     y : array of shape (N,)
+    noise : array of shape (N,), optional
+        Known variances of the noise of each row, to which that of the kernel is added; not for GPflow and GPJax.
 
     Returns
     -------
@@ -197,10 +200,17 @@ def gp(fitted: FittedKernel, library: str, X: Any, y: Any) -> Any:
     >>> model.predict([[0.5]]).round(2).tolist()
     [1.98]
     """
+    known = 0.0 if noise is None else np.array(noise, float)
+    if np.ndim(known) and not _library(library).has_row_noise:
+        raise InvalidInputError(
+            f"expected a model whose noise is estimated, because {_library(library).title} has one noise for all rows; got "
+            "known variances: export to gpytorch, botorch or sklearn"
+        )
     units = fitted.in_table_units()
     mean = 0.0 if units.standardiser is None else units.standardiser.y_mean
     kernel = live(units, library)
-    return _module(library).gp(kernel, units.parameters["noise"], np.array(X, float), np.array(y, float), mean)
+    variance: Any = units.parameters["noise"]
+    return _module(library).gp(kernel, variance + known, np.array(X, float), np.array(y, float), mean)
 
 
 def _module(library: str) -> ModuleType:

@@ -29,8 +29,11 @@ from kitt.export.gpytorch import (  # noqa: F401
 )
 
 
-def gp(kernel: Kernel, noise: float, X: Any, y: Any, mean: float = 0.0) -> SingleTaskGP:
-    """The GP given X (N, D) and y (N,), on the scale of the kernel; without BoTorch's own standardisation and noise."""
+def gp(kernel: Kernel, noise: Any, X: Any, y: Any, mean: float = 0.0) -> SingleTaskGP:
+    """The GP given X (N, D) and y (N,), on the scale of the kernel; without BoTorch's own standardisation and noise.
+
+    `noise` is one variance, or one for each row.
+    """
     return SingleTaskGP(
         tensor(X),
         tensor(y).unsqueeze(-1),

@@ -12,7 +12,7 @@ import torch
 from gpytorch.constraints import Positive
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import ConstantKernel, Kernel, MaternKernel, PeriodicKernel, RBFKernel, ScaleKernel
-from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.means import Mean
 from gpytorch.models import ExactGP
 from gpytorch.settings import fast_computations
@@ -203,7 +203,10 @@ def scale(kernel: Kernel, variance: float) -> Kernel:
     return ScaleKernel(kernel).double().initialize(outputscale=tensor(variance))
 
 
-def gaussian(noise: float) -> GaussianLikelihood:
+def gaussian(noise: Any) -> GaussianLikelihood | FixedNoiseGaussianLikelihood:
+    """One variance for all rows, which can be trained, or one for each row, which cannot."""
+    if tensor(noise).dim():
+        return FixedNoiseGaussianLikelihood(tensor(noise))
     return GaussianLikelihood(noise_constraint=Positive()).double().initialize(noise=tensor(noise))
 
 
@@ -219,7 +222,7 @@ class FixedMean(Mean):
 
 
 class GP(ExactGP):
-    def __init__(self, X: Tensor, y: Tensor, likelihood: GaussianLikelihood, kernel: Kernel, mean: float) -> None:
+    def __init__(self, X: Tensor, y: Tensor, likelihood: Any, kernel: Kernel, mean: float) -> None:
         super().__init__(X, y, likelihood)
         self.mean_module = FixedMean(mean)
         self.covar_module = kernel
@@ -228,8 +231,8 @@ class GP(ExactGP):
         return MultivariateNormal(self.mean_module(x), self.covar_module(x))
 
 
-def gp(kernel: Kernel, noise: float, X: Any, y: Any, mean: float = 0.0) -> GP:
-    """The GP given X (N, D) and y (N,), on the scale of the kernel."""
+def gp(kernel: Kernel, noise: Any, X: Any, y: Any, mean: float = 0.0) -> GP:
+    """The GP given X (N, D) and y (N,), on the scale of the kernel; `noise` is one variance, or one for each row."""
     return GP(tensor(X), tensor(y), gaussian(noise), kernel, mean)
 
 
@@ -237,5 +240,6 @@ def predict(model: GP, Z: Any) -> tuple[Any, Any]:
     """Mean and variance of an observation at each row of Z; exact, also beyond GPyTorch's limit of 800 rows."""
     model.eval()
     with torch.no_grad(), fast_computations(False, False, False):
-        observation = model.likelihood(model(tensor(Z)))
+        noise = model.likelihood.noise.mean().expand(len(Z))
+        observation = model.likelihood(model(tensor(Z)), noise=noise)
         return observation.mean.numpy(), observation.variance.numpy()

@@ -292,12 +292,15 @@ class Regressor(GaussianProcessRegressor):
         return (result[0] + self.mean, *result[1:]) if isinstance(result, tuple) else result + self.mean
 
 
-def gp(kernel: Kernel, noise: float, X: Any, y: Any, mean: float = 0.0) -> Regressor:
-    """The GP given X (N, D) and y (N,), on the scale of the kernel; leave `optimizer` out to go on fitting it."""
+def gp(kernel: Kernel, noise: Any, X: Any, y: Any, mean: float = 0.0) -> Regressor:
+    """The GP given X (N, D) and y (N,), on the scale of the kernel; leave `optimizer` out to go on fitting it.
+
+    `noise` is one variance, or one for each row.
+    """
     return Regressor(kernel, alpha=noise, optimizer=None, mean=mean).fit(X, y)
 
 
 def predict(model: Regressor, Z: Any) -> tuple[Any, Any]:
     """Mean and variance of an observation at each row of Z."""
     mean, std = model.predict(Z, return_std=True)
-    return mean, std**2 + model.alpha
+    return mean, std**2 + np.mean(model.alpha)

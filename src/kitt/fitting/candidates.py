@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kitt.kernels.grammar import Expression, Word, parse
+from kitt.kernels.grammar import Expression, Primitive, Word, parse
 
 PLAIN = tuple(map(parse, ("RBF", "Matern52")))  # the usual default kernels, fitted with BoTorch's priors
-# Words that act on columns, of which the evidence chooses; on the simulators of `kitt bench simulators` these are the best
-COLUMN_WORDS = tuple(map(parse, ("RBF(each)", "RBF(pairs)", "RBF(all)", "Matern52(pairs)", "Matern52(all)")))
+# Words that act on columns, of which the evidence chooses the best arrangement, and then whether it is as smooth; on the
+# simulators of `kitt bench simulators` these are the best.
+COLUMN_WORDS = tuple(map(parse, ("RBF(each)", "RBF(pairs)", "RBF(all)")))
+ROUGHER = Primitive.MATERN52
 NO_SIGNAL = parse("White")
 CHANGING_NOISE = parse("Linear*White").words
 MOST_WORDS = 6  # proposed words that are tried as the next one of a sum; set by hand
+
+
+SEARCH: Mapping[str, Any] = {
+    "tolerance": 0.4
+}  # less CPU for the same density: `kitt bench atlas`, `kitt bench simulators`
 
 
 @dataclass(frozen=True)
@@ -28,11 +35,13 @@ class Effort:
     plain: int  # plain kernels that are fitted
     growth: int  # words that may be added to the best caption
     residual_rows: int  # smallest number of rows for which the network captions the residual of the best caption
-    search: Mapping[str, Any] = field(default_factory=dict)  # fields of `FitConfig` that differ from the usual ones
+    search: Mapping[str, Any] = field(
+        default_factory=lambda: SEARCH
+    )  # fields of `FitConfig` that differ from the usual ones
     folds_rows: int = 0  # up to this many rows, weights come from refitted folds instead of leave-one-out
+    clear_folds_rows: int = 0  # that number where there is little noise: `kitt bench simulators`
 
 
-QUICK_SEARCH: Mapping[str, Any] = {"tolerance": 0.15}  # less CPU time for the same density: `kitt bench atlas`
 THOROUGH_SEARCH: Mapping[str, Any] = {  # many starts and late stopping: `kitt bench words` on UCI
     "draws": 150,
     "starts": 6,
@@ -51,9 +60,18 @@ EFFORTS: Mapping[str, Effort] = {
         plain=1,
         growth=0,
         residual_rows=0,
-        search=QUICK_SEARCH,
     ),
-    "normal": Effort(verified=3, kept=1, changing_noise=1, warped=1, arranged=1, plain=2, growth=1, residual_rows=300),
+    "normal": Effort(
+        verified=3,
+        kept=1,
+        changing_noise=1,
+        warped=1,
+        arranged=1,
+        plain=2,
+        growth=1,
+        residual_rows=300,
+        clear_folds_rows=60,
+    ),
     "thorough": Effort(
         verified=3,
         kept=3,
@@ -96,9 +114,10 @@ def candidates(
     effort: Effort,
     kept: int | None = None,
     arranged: Sequence[Expression] = (),
+    own: Sequence[Expression] = (),
 ) -> tuple[Candidate, ...]:
-    """The best captions; the very best also with changing noise and with a transformed target; words that act on columns;
-    plain kernels; noise alone.
+    """The best captions; the very best also with changing noise and with a transformed target; the user's own kernels; words
+    that act on columns; plain kernels; noise alone.
 
     `scores` are those of the captions on a few hundred rows. Captions without a score come last, in the given order. The
     words that act on columns, `arranged`, have been chosen already.
@@ -112,7 +131,7 @@ def candidates(
     warped = [Candidate(e, warped=True) for e in signal[: effort.warped]]
     plain = [Candidate(e, prior=prior_of(True)) for e in PLAIN[: effort.plain]]
     columns = list(map(Candidate, arranged))
-    return tuple(dict.fromkeys([*named, *columns, *warped, *plain, Candidate(NO_SIGNAL)]))
+    return tuple(dict.fromkeys([*named, *map(Candidate, own), *columns, *warped, *plain, Candidate(NO_SIGNAL)]))
 
 
 def _has_signal(expression: Expression) -> bool:
@@ -127,6 +146,11 @@ def without_noise(expression: Expression) -> Expression:
 def with_changing_noise(expression: Expression) -> Expression:
     """The expression with Linear*White added to its words."""
     return Expression(tuple(dict.fromkeys((*expression, *CHANGING_NOISE))))
+
+
+def rougher(word: Expression) -> Expression:
+    """A word that acts on columns, with a less smooth primitive."""
+    return Expression(tuple(replace(one, factors=(ROUGHER,)) for one in word))
 
 
 def longer(best: Expression, proposed: Sequence[Expression]) -> list[Expression]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from kitt.errors import InvalidInputError
-from kitt.kernels.priors import preset
+from kitt.kernels.priors import Preset, preset
 
 _COARSE_SHARE = 2 / 3  # share of the rows of a larger table that the coarse search has: `kitt bench uci`, split 0
 _MAX_COARSE_ROWS = 600  # largest number of these rows
@@ -33,7 +33,7 @@ class FitConfig:
     """
 
     objective: Literal["map", "ml"] = "map"  # `kitt bench words` and `kitt bench uci`
-    prior: str = "default"
+    prior: str | Preset = "default"
     method: Literal["bfgs", "l-bfgs"] = "bfgs"  # `kitt bench fit`
     draws: int = 8  # starts of a single word drawn from the prior, beside the guesses: tests/fitting/test_fit.py
     starts: int = 2  # best starts on a hundred rows that go on from there: `kitt bench starts`

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,7 +28,7 @@ from kitt.fitting.optimise import CoarseSolutions, Solution
 from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.kernels.grammar import Expression, Word, parse
 from kitt.kernels.kernel import Kernel
-from kitt.kernels.priors import NOISE_FLOOR, Parameter
+from kitt.kernels.priors import NOISE_FLOOR, Parameter, Preset
 from kitt.kernels.sparse import choose_inducing
 from kitt.table.dataset import Dataset, as_dataset
 from kitt.table.table import Table
@@ -74,6 +75,12 @@ class Fitter:
             self.table, FitConfig.of(config, options), _seed(random_state), profile_of
         )
 
+    def on(self, some: Tensor | None, clock: Clock) -> Fitter:
+        """This fitter, with all that it has learned, for some of its rows, None for all, and another clock."""
+        other = copy(self)
+        other.table, other.clock = self.table if some is None else self.table.at(some), clock
+        return other
+
     def fit(self, expression: Expression | str, start: Tensor | None = None) -> GP:
         """Fit one expression. With `start`, flat parameters in the order of `solution`, there is no search."""
         return _fit(self._expression(expression), self.table, self.coarse, start, self.clock)
@@ -94,15 +101,21 @@ class Fitter:
         """Whether the coarse search has all rows, so that what is scored is fitted."""
         return self.coarse.is_all
 
+    @property
+    def coarse_rows(self) -> int:
+        """The number of rows of the coarse search."""
+        return len(self.coarse.table.y)
+
     def solution(self, expression: Expression) -> Tensor | None:
         """The flat parameters found for an expression on some of the rows, if it was fitted or scored before."""
         solutions = self.coarse.known.get(expression.noise_last)
         return None if solutions is None else solutions[0].theta
 
     def noise(self, expression: Expression) -> float:
-        """The variance of the observation noise that an expression finds on some of the rows; infinite if it has no fit."""
+        """The mean variance of the noise that an expression finds on some of the rows; infinite if it has no fit."""
         try:
-            return float(Parameter.NOISE.constrain(self.coarse.solutions(expression.words, self.clock)[0].theta[-1]))
+            theta, rows = self.coarse.solutions(expression.words, self.clock)[0].theta, self.coarse.table
+            return float(Kernel(expression, rows.X.shape[1]).noise(theta, rows.X, rows.noise).mean())
         except UNFIT:
             return math.inf
 
@@ -142,6 +155,8 @@ def fit(
     y: Any = None,
     *,
     target: str | None = None,
+    noise: Any = None,
+    prior: str | Preset | None = None,
     config: FitConfig | None = None,
     random_state: RandomState = None,
     deadline: float | None = None,
@@ -156,6 +171,10 @@ def fit(
     X, y, target
         The table, as for `suggest`: arrays, a frame or file with its `target`, or a Dataset. It is standardised here, unless
         it is a Table, which has been.
+    noise : float, array of shape (N,) or str, optional
+        Known variances of the noise, as for `suggest`.
+    prior : str or Preset, optional
+        The prior of the parameters, as for `suggest`; by default that of `config`.
     config : FitConfig, optional
         How to fit.
     random_state : int, torch.Generator or None
@@ -179,7 +198,9 @@ def fit(
     if deadline is not None and not deadline > 0:
         raise InvalidInputError(f"the deadline must be a positive number of seconds, got {deadline!r}")
     clock = Clock.unlimited().at_most(deadline)
-    data = X if isinstance(X, Table) else as_dataset(X, y, target)
+    data = X if isinstance(X, Table) else as_dataset(X, y, target, noise=noise)
+    if prior is not None:
+        options["prior"] = prior
     return Fitter(data, config, random_state=random_state, clock=clock, **options).fit(expression)
 
 
@@ -212,7 +233,7 @@ def _fit(expression: Expression, table: Table, coarse: CoarseSolutions, start: T
         prior=config.prior,
         objective=config.objective,
     )
-    return GP(fitted, TrainingRows.conditioned(fitted.kernel, table.X, table.y, Z))
+    return GP(fitted, TrainingRows.conditioned(fitted.kernel, table, Z))
 
 
 def _solve(objective: Objective, coarse: CoarseSolutions, start: Tensor | None, clock: Clock) -> Solution:
@@ -257,7 +278,7 @@ def _warnings(
     if not solution.converged:
         why = "the deadline" if clock.is_over else "the largest number of iterations"
         yield f"stopped at {why}, before the objective was flat: the parameters are the best so far"
-    if float(kernel.noise(theta, table.X).min()) < 2 * NOISE_FLOOR:
+    if float(kernel.noise(theta, table.X, table.noise).min()) < 2 * NOISE_FLOOR:
         yield "the noise is at its floor: the target is nearly free of noise, or repeats; uncertainty may be too small"
     for slot in objective.kernel.slots:
         if slot.parameter not in (Parameter.LENGTHSCALE, Parameter.PERIOD):

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from kitt.clock import Clock
 from kitt.errors import FitError
@@ -22,7 +21,7 @@ from kitt.table.scaling import FloatArray
 from kitt.table.table import Table
 
 Rows = NDArray[np.intp]
-Predict = Callable[[Table, Tensor], tuple[FloatArray, FloatArray]]  # mean and variance at points, after fitting a table
+Predict = Callable[[Table, Table], tuple[FloatArray, FloatArray]]  # mean and variance of rows, after fitting others
 
 
 MOST_ROWS = 1000  # that a fold leaves out; chosen on tables of `kitt bench atlas` at 200 rows
@@ -66,7 +65,7 @@ def refitted(
     The prior is that of the model. The fit starts from its parameters, or, if not `warm`, from a search on these rows
     only, which shares its guesses with a fitter of these rows, if the model does not transform the target. It ends in time.
     """
-    few = transformed_as(model, rows)
+    few = rows.transformed(model.warp)
     if len(few.y) > FitConfig.exact_rows:
         few = few.rows(FitConfig.subset_rows, torch.Generator().manual_seed(config.seed))
     options: dict[str, Any] = {"max_iterations": config.iterations, "tolerance": config.tolerance} if warm else {}
@@ -79,12 +78,6 @@ def refitted(
         raise FitError(f"{model.expression} could not be fitted without some of the rows: {error}") from error
 
 
-def transformed_as(model: GP, rows: Table) -> Table:
-    """These rows with the transform of the target that a model uses."""
-    y = torch.from_numpy(model.warp.forward(rows.warp.inverse(rows.y.numpy())))
-    return replace(rows, y=y, warp=model.warp)
-
-
 def on_these_rows(model: GP, rows: Table, config: FoldsConfig) -> GP:
     """The model conditioned on all of these rows, if its parameters come from a subset of them."""
     return model if model.rows == len(rows.y) else on_all_rows(model, rows, FitConfig.inducing, config.seed)
@@ -95,12 +88,13 @@ def left_out_folds(
 ) -> tuple[Rows, LeaveOneOut]:
     """The rows of the folds that were evaluated in time, in order, and the prediction of each by the model fitted again."""
 
-    def predict(rows: Table, X: Tensor) -> tuple[FloatArray, FloatArray]:
-        mean, _, variance = on_these_rows(refitted(model, rows, config, clock=clock), rows, config).moments(X)
+    def predict(rows: Table, test: Table) -> tuple[FloatArray, FloatArray]:
+        again = on_these_rows(refitted(model, rows, config, clock=clock), rows, config)
+        mean, _, variance = again.moments(test.X, test.noise)
         return mean, variance
 
     places, mean, variance = predict_folds(table, split(len(table.y), config), predict, clock)
-    y = transformed_as(model, table).y[places]
+    y = table.transformed(model.warp).y[places]
     return places, LeaveOneOut.of(y, torch.from_numpy(mean), torch.from_numpy(variance))
 
 
@@ -112,7 +106,7 @@ def predict_folds(
     for train, test in folds:
         if predictions and clock is not None and clock.is_over:
             break
-        predictions.append((test, *predict(table.at(train), table.X[test])))
+        predictions.append((test, *predict(table.at(train), table.at(test))))
     places, mean, variance = (np.concatenate(part) for part in zip(*predictions, strict=True))
     order = np.argsort(places)
     return places[order], mean[order], variance[order]

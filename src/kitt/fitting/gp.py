@@ -16,10 +16,10 @@ from torch import Tensor
 from kitt import export
 from kitt.clock import Clock
 from kitt.errors import InvalidInputError
-from kitt.fitting.fitted import Fitted, KnownNoise, TrainingRows, posterior_of
+from kitt.fitting.fitted import Fitted, FoundNoise, TrainingRows, posterior_of
 from kitt.fitting.noise import NoiseModel, fit_noise
 from kitt.formatting import counted
-from kitt.kernels.exact import LeaveOneOut, normal_log_density
+from kitt.kernels.exact import LeaveOneOut, at, normal_log_density
 from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.kernels.grammar import Expression
 from kitt.kernels.posterior import Posterior
@@ -71,7 +71,7 @@ class GP:
 
     fitted: Fitted
     training: TrainingRows
-    known_noise: KnownNoise | None = None  # None: a noise model is fitted to the leave-one-out residuals when asked for
+    found_noise: FoundNoise | None = None  # None: a noise model is fitted to the leave-one-out residuals when asked for
 
     def __repr__(self) -> str:
         """The kernel, without the rows."""
@@ -128,7 +128,7 @@ class GP:
         known = self.training
         if known.posterior is not None:
             return known.posterior
-        return posterior_of(self.fitted_kernel, known.X, known.y, known.inducing)
+        return posterior_of(self.fitted_kernel, known.X, known.y, known.noise, known.inducing)
 
     @property
     def log_posterior(self) -> float:
@@ -171,8 +171,8 @@ class GP:
     @property
     def noise_model(self) -> NoiseModel | None:
         """How the noise changes from row to row; None if it does not."""
-        if self.known_noise is not None:
-            return self.known_noise.model
+        if self.found_noise is not None:
+            return self.found_noise.model
         return None if self.fitted_noise is None else self.fitted_noise[0]
 
     @cached_property
@@ -192,18 +192,23 @@ class GP:
         mean, latent, total = self.moments(self.inputs(X))
         return unwarped(self.warp, mean, total if noisy else latent)
 
-    def moments(self, Z: Tensor) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Mean, variance of the function and variance of an observation (M,) at standardised inputs, on the scale of y."""
+    def moments(self, Z: Tensor, noise: Tensor | None = None) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Mean, variance of the function and variance of an observation (M,) at standardised inputs, on the scale of y.
+
+        `noise` (M,) are known variances of the noise of these observations; by default the mean of those of the rows.
+        """
         kernel, theta = self.fitted_kernel.kernel, self.fitted_kernel.theta
         size = max(1, _ENTRIES // len(self.posterior.basis))
         parts = [(*self.posterior.predict(chunk, False), kernel.noise(theta, chunk)) for chunk in Z.split(size)]
-        mean, latent, noise = (torch.cat(part).numpy() for part in zip(*parts, strict=True))
-        return mean, latent, latent + noise
+        mean, latent, fitted = (torch.cat(part).numpy() for part in zip(*parts, strict=True))
+        known = self.training.mean_noise if noise is None else noise.numpy()
+        return mean, latent, latent + fitted + known
 
     def covariance(self, X: ArrayLike, noisy: bool = True) -> FloatArray:
         """Joint covariance (M, M) at raw inputs, in original units; a transform of the target is linearised at the mean."""
         Z = self.inputs(X)
         covariance, mean = self.posterior.covariance(Z, noisy).numpy(), self.moments(Z)[0]
+        covariance = covariance + noisy * self.training.mean_noise * np.eye(len(mean))
         slope = np.exp(-self.warp.log_slope(self.warp.inverse(mean)))
         return self._variance(covariance * np.outer(slope, slope))
 
@@ -221,10 +226,10 @@ class GP:
         scale = 1.0 if self.fitted_kernel.standardiser is None else self.fitted_kernel.standardiser.y_scale
         return mean.numpy() * scale, self._variance(variance.numpy())
 
-    def log_density(self, X: ArrayLike, y: ArrayLike) -> FloatArray:
-        """Log predictive density (M,) of observations y at X, noise included, in original units."""
+    def log_density(self, X: ArrayLike, y: ArrayLike, noise: Tensor | None = None) -> FloatArray:
+        """Log predictive density (M,) of observations y at X, noise included, in original units; `noise` as in `moments`."""
         s = self.fitted_kernel.standardiser
-        mean, _, variance = self.moments(self.inputs(X))
+        mean, _, variance = self.moments(self.inputs(X), noise)
         observed = values_of(y, len(mean))
         u = observed if s is None else s.transform_y(observed)
         density = normal_log_density(self.warp.forward(u), mean, variance)
@@ -305,20 +310,23 @@ def on_all_rows(
         trial = Clock.unlimited()
         SparsePosterior.fit(kernel, theta, table.X[:_TRIAL_ROWS], table.y[:_TRIAL_ROWS], Z)
         rows = table.rows(max(_TRIAL_ROWS, int(_TRIAL_ROWS * clock.left / trial.spent)), generator)
-    y = torch.from_numpy(model.warp.forward(rows.y.numpy()))
-    on = f"{len(y)} of them" if len(y) < len(table.y) else "all of them"
+    rows = rows.transformed(model.warp)
+    on = f"{len(rows.y)} of them" if len(rows.y) < len(table.y) else "all of them"
     note = (
         f"parameters and weights from {model.rows} of {len(table.y)} rows; the posterior on {on} is sparse, with {len(Z)} "
         f"inducing points, and the likelihood its variational bound{'; the deadline left no time for more' * (on[0] != 'a')}"
     )
-    known_places = places if len(y) == len(table.y) else None
+    known_places = places if len(rows.y) == len(table.y) else None
     fitted = replace(model.fitted, places_at_fit=known_places, warnings=(*model.warnings, note))
-    return GP(fitted, TrainingRows.conditioned(fitted.kernel, rows.X, y, Z), KnownNoise(model.noise_model))
+    return GP(fitted, TrainingRows.conditioned(fitted.kernel, rows, Z), FoundNoise(model.noise_model))
 
 
 def without_rows(model: GP, places: NDArray[np.intp]) -> GP:
     """A GP conditioned on all of its rows but those at these places; its parameters stay what they are."""
     some = torch.from_numpy(places)
     rest = torch.ones(model.rows, dtype=torch.bool).index_fill_(0, some, False)
-    inducing, posterior = model.training.inducing, model.posterior.without(some)
-    return replace(model, training=TrainingRows(model.X[rest], model.y[rest], inducing, posterior))
+    known, posterior = model.training, model.posterior.without(some)
+    return replace(
+        model,
+        training=TrainingRows(model.X[rest], model.y[rest], known.inducing, posterior, noise=at(known.noise, rest)),
+    )

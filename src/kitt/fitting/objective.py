@@ -11,7 +11,7 @@ from kitt.clock import Clock
 from kitt.errors import FitError
 from kitt.fitting.config import FitConfig
 from kitt.fitting.starts import FlatPrior
-from kitt.kernels.exact import Likelihood, cholesky, fisher_information
+from kitt.kernels.exact import Likelihood, at, cholesky, fisher_information
 from kitt.kernels.grammar import Expression
 from kitt.kernels.kernel import Kernel
 from kitt.kernels.priors import Parameter, preset
@@ -45,8 +45,9 @@ class Objective:
     def __init__(self, expression: Expression, table: Table, config: FitConfig) -> None:
         self.config = config
         self.kernel, self.table = Kernel(expression, table.X.shape[1]), table
-        self.likelihood = Likelihood(self.kernel, table.X, table.y)
-        self.prior = FlatPrior.of(preset(config.prior), self.kernel)
+        self.likelihood = Likelihood(self.kernel, table.X, table.y, table.noise)
+        chosen = preset(config.prior)
+        self.prior = FlatPrior.of(chosen if table.noise is None else chosen.with_known_noise(), self.kernel)
         self.uses_prior = config.objective == "map"
         bounds = [BOX[s.parameter] for s in self.kernel.slots for _ in range(s.size)]
         self.low, self.high = torch.tensor(bounds, dtype=torch.float64).unbind(1)
@@ -77,8 +78,8 @@ class Objective:
     def _information_of(self, theta: Tensor, rows: int) -> Tensor:
         """The Fisher information (P, P) in a number of rows like these, estimated from some."""
         X = self.table.X
-        some = X[torch.linspace(0, len(X) - 1, min(len(X), _FISHER_ROWS)).long()]
-        return fisher_information(self.kernel, theta, some) * (rows / len(some))
+        some = torch.linspace(0, len(X) - 1, min(len(X), _FISHER_ROWS)).long()
+        return fisher_information(self.kernel, theta, X[some], at(self.table.noise, some)) * (rows / len(some))
 
     def free_parameters(self, theta: Tensor) -> float:
         """How many of the parameters the rows determine, and not the prior: tr F (F + P)⁻¹, F and P the information in each.
@@ -148,4 +149,4 @@ class Objective:
 
     def _batched(self, count: int) -> Likelihood:
         X, y = self.table.X, self.table.y
-        return Likelihood(self.kernel, X.expand(count, *X.shape), y.expand(count, -1))
+        return Likelihood(self.kernel, X.expand(count, *X.shape), y.expand(count, -1), self.table.noise)

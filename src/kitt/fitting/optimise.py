@@ -194,7 +194,7 @@ class CoarseSolutions:
         if crude.is_dense:
             sharper.append(self._climb(_REFERENCE, shortened(word, crude), clock, self.table, steps)[0])
         with suppress(FitError):
-            residual = y - ExactPosterior.fit(kernel, theta, X, y).leave_one_out().mean
+            residual = y - ExactPosterior.fit(kernel, theta, X, y, self.table.noise).leave_one_out().mean
             columns = rough_columns(X, residual, self.config.guesses)
             if not clock.is_over and (families := roughened(word, smooth, columns)):
                 sharper.append(self._best_of(families, clock))
@@ -287,7 +287,8 @@ class CoarseSolutions:
         """The prediction of each of these rows from the others, by the solution for an expression."""
         kernel = Kernel(Expression(words), self.table.X.shape[1])
         theta = self.known[Expression(words)][0].theta
-        return ExactPosterior.fit(kernel, theta, self.table.X, self.table.y).leave_one_out()
+        rows = self.table
+        return ExactPosterior.fit(kernel, theta, rows.X, rows.y, rows.noise).leave_one_out()
 
     def _extended(self, words: tuple[Word, ...], head: Solution, profile: Profile, rng: torch.Generator) -> Tensor:
         residual = self.table.y - self.leave_one_out(words[:-1]).mean

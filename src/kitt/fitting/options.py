@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 from kitt.errors import InvalidInputError
 from kitt.fitting.candidates import EFFORTS, Effort
 from kitt.fitting.config import FitConfig
+from kitt.kernels.priors import Preset, preset
 from kitt.network.caption import checked_seed
 
 Weighting = Literal["network", "bic", "lml", "stacking", "uniform"]
@@ -31,6 +32,8 @@ class Options:
     weights: Weighting = "stacking"
     growth: int | None = None  # words that may be added to the best caption; by default as many as the effort has
     warp: bool = True  # also fit a transform of the target, where that is closer to normal
+    kernels: Sequence[str] = ()  # of one's own, which are fitted beside those that the network proposes
+    prior: str | Preset = "default"  # of parameters: a preset's name, or a preset; plain kernels have BoTorch's
     objective: str = "map"
     deadline: float | None = None  # seconds for the whole call
     fit_options: Mapping[str, Any] | None = None  # further fields of `fitting.config.FitConfig`
@@ -47,6 +50,8 @@ class Options:
             raise InvalidInputError(
                 f"growth, the number of words to add, must be a whole number of at least 0, got {self.growth!r}"
             )
+        object.__setattr__(self, "kernels", (self.kernels,) if isinstance(self.kernels, str) else tuple(self.kernels))
+        preset(self.prior)
         object.__setattr__(self, "random_state", checked_seed(self.random_state))
         if isinstance(self.network, os.PathLike):
             object.__setattr__(self, "network", os.fspath(self.network))

@@ -90,7 +90,7 @@ def fit_structure(structure: Structure, layout: Layout, table: Table, start: Ten
         seconds=began.spent,
         converged=converged,
     )
-    return Fit(structure, layout, GP(fitted, TrainingRows.conditioned(kernel, table.X, table.y)), theta)
+    return Fit(structure, layout, GP(fitted, TrainingRows.conditioned(kernel, table)), theta)
 
 
 def _maximise(

@@ -14,6 +14,7 @@ conditioned on the new points.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -25,9 +26,11 @@ from kitt.fitting.fit import Fitter, start_of
 from kitt.fitting.gp import GP
 from kitt.interop.advisor_points import box_of, dataset_of, same_points, start_for, tables_of
 from kitt.interop.botorch_default import FAILURES, default_model
+from kitt.interop.categories import Categories, with_codes
 from kitt.kernels.grammar import Expression, parse
 from kitt.model.document import Model
 from kitt.model.mixture import Mixture
+from kitt.model.several import Models
 from kitt.model.weights import average
 from kitt.network.caption import Captions, caption
 from kitt.table.dataset import MIN_ROWS, Dataset
@@ -64,6 +67,7 @@ class Step:
     kernel: str
     reason: str
     seconds: float
+    output: int = 0  # the outcome, of several
 
 
 @dataclass
@@ -92,11 +96,17 @@ class KernelAdvisor:
         may lie outside. Without bounds the range of the points so far takes their place.
     config : AdvisorConfig
     random_state : int
+    categories : mapping of int to int
+        Categorical inputs by their positions, with the number of categories of each, whose codes are 0, 1, 2 and so on.
+    target : str
+        The name of the outcome; several are called y1, y2 and so on.
 
     Attributes
     ----------
     steps : list of Step
-        What was done at each call, why, and how long it took.
+        What was done at each call, for each outcome, why, and how long it took.
+    outputs : list of KernelAdvisor
+        Of several outcomes, the advisor of each.
 
     Examples
     --------
@@ -115,27 +125,38 @@ class KernelAdvisor:
     bounds: Any = None
     config: AdvisorConfig = field(default_factory=AdvisorConfig)
     random_state: int = 0
+    categories: Mapping[int, int] = field(default_factory=dict)
+    target: str = "y"
     steps: list[Step] = field(default_factory=list)
+    outputs: list[KernelAdvisor] = field(default_factory=list)
     _state: _State | None = None
 
-    def model(self, X: Any, Y: Any) -> Any:
+    def model(self, X: Any, Y: Any, Yvar: Any = None) -> Any:
         """A model of BoTorch given all points so far.
 
         Parameters
         ----------
         X : tensor of shape (n, D)
             In any units, the same at every call; at least three points. Points with missing or infinite values are left out.
-        Y : tensor of shape (n, 1) or (n,)
+        Y : tensor of shape (n, outcomes) or (n,)
             In any units; those of all points may change between calls, as they do where targets are standardised each time.
+            Each outcome has kernels of its own, and is fitted to the points that have it.
+        Yvar : tensor of the shape of Y, optional
+            The known variances of the noise of Y, as `train_Yvar` of BoTorch; without them, the noise is estimated.
 
         Returns
         -------
         botorch.models.model.Model
-            What `Model.to_botorch` gives; a `SingleTaskGP` with BoTorch's defaults where nothing could be fitted.
+            What `Model.to_botorch` gives; a `SingleTaskGP` with BoTorch's defaults where nothing could be fitted. Of several
+            outcomes, a `ModelList` of these.
         """
+        shape = np.shape(Y)
+        if len(shape) == 2 and shape[1] > 1:
+            return self._model_each(X, Y, Yvar, shape[1])
         began = time.perf_counter()
-        rows = dataset_of(X, Y)
-        box = box_of(self.bounds, rows)
+        rows = dataset_of(X, Y, Yvar, self.target, self.categories)
+        known = Categories(self.categories, np.shape(X)[1])
+        box = box_of(known.encode_box(self.bounds), rows)
         self._state = None if self._state is None else self._state.for_rows(rows)
         action: Action
         try:
@@ -145,14 +166,42 @@ class KernelAdvisor:
             model, kernel = fitted.to_botorch(), _heaviest(fitted)
         except FAILURES as error:
             self._state, action, reason, kernel = None, "default", str(error), "RBF"
-            model = default_model(rows.X, rows.y, box)
+            model = default_model(rows.X, rows.y, box, rows.noise)
         self.steps.append(Step(rows.n, action, kernel, reason, time.perf_counter() - began))
-        return model
+        return with_codes(model, known) if self.categories else model
+
+    def _model_each(self, X: Any, Y: Any, Yvar: Any, outcomes: int) -> Any:
+        """The models of several outcomes, each by an advisor of its own."""
+        from botorch.models.model import ModelList
+
+        if len(self.outputs) != outcomes:
+            names = [f"{self.target}{j + 1}" for j in range(outcomes)]
+            self.outputs = [
+                KernelAdvisor(self.bounds, self.config, self.random_state, self.categories, name) for name in names
+            ]
+        models = []
+        for j, advisor in enumerate(self.outputs):
+            models.append(advisor.model(X, Y[:, j], None if Yvar is None else Yvar[:, j]))
+            self.steps.append(replace(advisor.steps[-1], output=j))
+        return ModelList(*models)
 
     @property
-    def fitted(self) -> Model | None:
-        """KITT's own model of the last step, to explain, export or save; None before it, and where BoTorch's was given."""
-        return None if self._state is None else self._state.model
+    def models(self) -> tuple[Model | None, ...]:
+        """KITT's own model of each outcome at the last step; None before it, and where BoTorch's was given."""
+        if self.outputs:
+            return tuple(model for advisor in self.outputs for model in advisor.models)
+        return (None if self._state is None else self._state.model,)
+
+    @property
+    def fitted(self) -> Model | Models | None:
+        """KITT's own model of the last step, to explain, export or save; None before it, and where BoTorch's was given.
+
+        Of several outcomes, `Models`.
+        """
+        known = [model for model in self.models if model is not None]
+        if len(known) < len(self.models):
+            return None
+        return Models(tuple(known)) if self.outputs else known[0]
 
     def _advance(self, rows: Dataset, box: FloatArray) -> tuple[Action, str]:
         """Bring the state to these rows: what was done, and why."""
@@ -168,7 +217,7 @@ class KernelAdvisor:
             return "conditioned", "nothing is new"
         new = rows.rows(slice(state.model.rows.n, None))
         try:
-            model = state.model.update(new.X, new.y)
+            model = state.model.update(new)
         except InvalidInputError as error:  # such as targets of which there is no logarithm
             return self._fit(rows, box, str(error))
         if improbable := [str(reason) for reason in model.refit_reasons if reason.kind == "improbable rows"]:
@@ -186,7 +235,7 @@ class KernelAdvisor:
         captions = caption(rows.X, rows.y, count, check=False, random_state=self.random_state)
         named = [Expression(tuple(c.expression.signal)) for c in captions if c.expression.signal]
         wanted = {**dict.fromkeys(named, False), _PLAIN: True}
-        table, warped = tables_of(rows, box, self.fitted)
+        table, warped = tables_of(rows, box, self.models[0])
         models: list[GP] = []
         fitter, other = self._fitter(table), None if warped is None else self._fitter(warped)
         for expression, is_plain in wanted.items():
@@ -214,7 +263,7 @@ class KernelAdvisor:
 
     def _plain(self, rows: Dataset, box: FloatArray, reason: str) -> tuple[Action, str]:
         """Too few points for the network, or equal targets: an RBF alone."""
-        gp = self._fitter(tables_of(rows, box, self.fitted)[0]).fit(_PLAIN).as_plain()
+        gp = self._fitter(tables_of(rows, box, self.models[0])[0]).fit(_PLAIN).as_plain()
         self._state = _State(Model.of(Mixture.of([gp], [1.0]), rows), None, 0, rows.n)
         return "plain", reason
 

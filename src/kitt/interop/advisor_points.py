@@ -7,6 +7,7 @@ standardised as if they were uniform in the box, and the mean of the target is e
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch
 
 from kitt.errors import InvalidInputError
 from kitt.fitting.fit import start_of
+from kitt.interop.categories import Categories
 from kitt.kernels.exact import ExactPosterior
 from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.kernels.grammar import Expression
@@ -31,20 +33,32 @@ _SAME = 1e-6  # difference of targets, over their range, up to which they are th
 _MEAN_VARIANCE = 10.0  # of the prior of the mean, in units of the target's variance
 
 
-def dataset_of(X: Any, Y: Any) -> Dataset:
-    """The finite points, in columns that are all kept, also constant ones."""
-    X, y = (np.asarray(torch.as_tensor(part).detach().cpu(), dtype=np.float64) for part in (X, Y))
-    y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+def dataset_of(X: Any, Y: Any, Yvar: Any = None, target: str = "y", counts: Mapping[int, int] | None = None) -> Dataset:
+    """The finite points, in columns that are all kept, also constant ones; `counts` are those of categories, by position."""
+    X, y = _array(X), _column(Y)
+    noise = None if Yvar is None else _column(Yvar)
     if X.ndim != 2 or y.shape != X.shape[:1]:
         raise InvalidInputError(f"expected X of shape (n, D) and Y of shape (n, 1), got {X.shape} and {y.shape}")
+    categories = Categories(counts or {}, X.shape[1])
+    X = categories.encode(torch.tensor(X)).numpy() if counts else X
     finite = np.isfinite(X).all(1) & np.isfinite(y)
     if finite.sum() < MIN_POINTS:
         raise InvalidInputError(
             f"expected at least {MIN_POINTS} points with finite values, got {finite.sum()}: add some"
         )
-    names = [f"x{d + 1}" for d in range(X.shape[1])]
-    encoding = Encoding(tuple(Column(name, "number") for name in names), "y")
-    return Dataset(X[finite], y[finite], encoding.names, "y", encoding)
+    encoding = Encoding(tuple(Column(name, "number") for name in categories.names), target)
+    known = None if noise is None else np.broadcast_to(noise, y.shape)[finite].clip(np.finfo(np.float64).tiny)
+    return Dataset(X[finite], y[finite], encoding.names, target, encoding, noise=known)
+
+
+def _array(values: Any) -> FloatArray:
+    return np.asarray(torch.as_tensor(values).detach().cpu(), dtype=np.float64)
+
+
+def _column(values: Any) -> FloatArray:
+    """Values of shape (n, 1) or (n,) as (n,)."""
+    column = _array(values)
+    return column[:, 0] if column.ndim == 2 and column.shape[1] == 1 else column
 
 
 def box_of(bounds: Any, rows: Dataset) -> FloatArray:
@@ -87,7 +101,7 @@ def _process_mean(model: Model, table: Table) -> float:
         return 0.0
     expression, theta = start_for(model.kernels[max(own, key=lambda k: model.weights[k])], table)
     posterior = ExactPosterior.fit(
-        Kernel(expression.noise_last, table.X.shape[1]), theta, table.X, torch.ones_like(table.y)
+        Kernel(expression.noise_last, table.X.shape[1]), theta, table.X, torch.ones_like(table.y), table.noise
     )
     return float(posterior.alpha @ table.y / (1 / _MEAN_VARIANCE + posterior.alpha.sum()))
 
@@ -103,7 +117,7 @@ def same_points(model: Model, rows: Dataset) -> Model | None:
         return None
     y = rows.y[: old.n]
     if np.array_equal(y, old.y):
-        return model
+        return model if _has_noise(rows, old) else None
     spread, before = np.ptp(y), np.ptp(old.y)
     if not (spread > 0 and before > 0):
         return None
@@ -111,7 +125,15 @@ def same_points(model: Model, rows: Dataset) -> Model | None:
     offset = y[lowest] - unit * old.y[lowest]
     if not np.allclose(y, offset + unit * old.y, rtol=0, atol=_SAME * spread):
         return None
-    return _in_units(model, replace(old, y=y), unit, offset)
+    moved = replace(old, y=y, noise=None if old.noise is None else unit**2 * old.noise)
+    return _in_units(model, moved, unit, offset) if _has_noise(rows, moved) else None
+
+
+def _has_noise(rows: Dataset, old: Dataset) -> bool:
+    """Whether old rows, which are the first of the rows, still have the noise that is known of them, or none is known."""
+    if rows.noise is None or old.noise is None:
+        return rows.noise is old.noise
+    return bool(np.allclose(rows.noise[: old.n], old.noise, rtol=_SAME, atol=0))
 
 
 def _in_units(model: Model, rows: Dataset, unit: float, offset: float) -> Model:

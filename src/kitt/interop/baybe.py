@@ -67,6 +67,7 @@ class KITTKernelFactory(GPComponentFactoryProtocol):
         width = (bounds[1] - bounds[0]).where(bounds[1] > bounds[0], torch.ones(()))
         advisor = KernelAdvisor(random_state=self.random_state)
         advisor.model((X - bounds[0]) / width, (y - y.mean()) / y.std().clamp_min(1e-12))
-        if advisor.fitted is None:
+        (model,) = advisor.models
+        if model is None:
             raise RuntimeError(f"no kernel could be fitted: {advisor.steps[-1].reason}")
-        return advisor.fitted.to("gpytorch", component=advisor.fitted.heaviest)
+        return model.to("gpytorch", component=model.heaviest)

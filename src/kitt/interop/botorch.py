@@ -33,8 +33,8 @@ class KITTModel(BotorchModel, FantasizeMixin):
     ----------
     train_X : tensor of shape (n, D)
     train_Y : tensor of shape (n, m)
-    train_Yvar : None
-        Is not supported: the noise is fitted.
+    train_Yvar : tensor of shape (n, m), optional
+        The known variances of the noise; without them, the noise is estimated.
     bounds : array of shape (2, D), optional
         The lowest and the largest values of each input, as `input_transform` returns them; by default the unit cube if all
         points lie in it, and otherwise their range.
@@ -54,6 +54,7 @@ class KITTModel(BotorchModel, FantasizeMixin):
 
     points: Tensor
     targets: Tensor
+    variances: Tensor | None
     outputs: torch.nn.ModuleList
 
     def __init__(
@@ -71,14 +72,17 @@ class KITTModel(BotorchModel, FantasizeMixin):
                 f"expected train_X of shape (n, D) and train_Y of shape (n, m), got {tuple(train_X.shape)} and "
                 f"{tuple(train_Y.shape)}: make a model for each batch"
             )
-        if train_Yvar is not None:
-            raise InvalidInputError("expected no train_Yvar, because the noise is fitted: leave it out")
+        if train_Yvar is not None and train_Yvar.shape != train_Y.shape:
+            raise InvalidInputError(
+                f"expected train_Yvar of the shape of train_Y, {tuple(train_Y.shape)}; got {tuple(train_Yvar.shape)}"
+            )
         if input_transform is not None:
             self.input_transform = input_transform
         self.bounds, self.random_state = bounds, random_state
         self.train_inputs = (train_X,)  # in evaluation mode, BoTorch replaces them by transformed ones
         self.register_buffer("points", train_X, persistent=False)
         self.register_buffer("targets", train_Y, persistent=False)
+        self.register_buffer("variances", train_Yvar, persistent=False)
         self.outputs = torch.nn.ModuleList()
         # KITT's own model of each output; None where BoTorch's default took its place.
         self.fitted: list[Model | None] = []
@@ -93,12 +97,13 @@ class KITTModel(BotorchModel, FantasizeMixin):
 
     def fit(self) -> KITTModel:
         """Choose and fit the kernels of each output."""
-        X, Y = self._inside, self.targets
+        X = self._inside
         bounds = (
             _UNIT.expand(2, X.shape[1]) if self.bounds is None and bool(((X >= 0) & (X <= 1)).all()) else self.bounds
         )
-        advisors = [KernelAdvisor(bounds, random_state=self.random_state) for _ in range(self.num_outputs)]
-        return self._keep([a.model(X, y) for a, y in zip(advisors, Y.mT, strict=True)], [a.fitted for a in advisors])
+        advisor = KernelAdvisor(bounds, random_state=self.random_state)
+        made = advisor.model(X, self.targets, self.variances)
+        return self._keep(list(made.models) if self.num_outputs > 1 else [made], advisor.models)
 
     def posterior(  # type: ignore[override]
         self,
@@ -112,11 +117,11 @@ class KITTModel(BotorchModel, FantasizeMixin):
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> Any:
         """Keep parameters and weights, given more points (..., n, D) with targets (..., n, m) too."""
-        Z = self.transform_inputs(X)
+        Z, noise = self.transform_inputs(X), kwargs.get("noise")
         parts: list[Any] = list(self.outputs)
-        return self._with(
-            [model.condition_on_observations(Z, y) for model, y in zip(parts, Y.split(1, -1), strict=True)]
-        )
+        known = [None] * len(parts) if noise is None else noise.split(1, -1)
+        several = zip(parts, Y.split(1, -1), known, strict=True)
+        return self._with([model.condition_on_observations(Z, y, noise=own) for model, y, own in several])
 
     def fantasize(self, X: Tensor, sampler: Any, observation_noise: Tensor | None = None, **kwargs: Any) -> Any:
         """One model for each draw of observations at X."""
@@ -131,7 +136,8 @@ class KITTModel(BotorchModel, FantasizeMixin):
     def subset_output(self, idcs: Sequence[int]) -> Any:
         places = [range(self.num_outputs)[i] for i in idcs]
         transform = getattr(self, "input_transform", None)
-        some = KITTModel(self.points, self.targets[:, places], None, self.bounds, transform, self.random_state)
+        known = None if self.variances is None else self.variances[:, places]
+        some = KITTModel(self.points, self.targets[:, places], known, self.bounds, transform, self.random_state)
         return some._keep([self.outputs[i] for i in places], [self.fitted[i] for i in places])
 
     # the state: kernels and parameters of all outputs
@@ -144,9 +150,15 @@ class KITTModel(BotorchModel, FantasizeMixin):
         if any(document is None for document in state):
             self.fit()
             return
-        rows = [dataset_of(self._inside, y) for y in self.targets.mT]
+        rows = [dataset_of(self._inside, *own) for own in self._columns]
         fitted = [Model.from_dict(document).on(own) for document, own in zip(state, rows, strict=True)]
         self._keep([model.to_botorch() for model in fitted], fitted)
+
+    @property
+    def _columns(self) -> list[tuple[Tensor, Tensor | None]]:
+        """The targets of each output, and the known variances of their noise."""
+        known: Any = [None] * self.num_outputs if self.variances is None else self.variances.mT
+        return list(zip(self.targets.mT, known, strict=True))
 
     @property
     def _inside(self) -> Tensor:

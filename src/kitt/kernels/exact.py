@@ -49,11 +49,11 @@ def cholesky(K: Tensor, what: str = "the kernel") -> Tensor:
         return L
     scale = torch.diagonal(K, dim1=-2, dim2=-1).mean(-1).clamp_min(torch.finfo(K.dtype).tiny)
     eye = torch.eye(K.shape[-1], dtype=K.dtype, device=K.device)
+    amount = torch.zeros_like(scale)
     for jitter in _LADDER[1:] if K.dtype == torch.float64 else (1e-6, 1e-5, 1e-4, 1e-3):
-        bad = info != 0
-        amount = (jitter * scale * bad)[..., None, None]
-        again, again_info = torch.linalg.cholesky_ex(K + amount * eye)
-        L, info = torch.where(bad[..., None, None], again, L), torch.where(bad, again_info, info)
+        amount = torch.where(info != 0, jitter * scale, amount)
+        # All are factorised again, because a factor that failed has no gradient, not even where it is not chosen.
+        L, info = torch.linalg.cholesky_ex(K + amount[..., None, None] * eye)
         if not info.any():
             return L
     raise FitError(_not_positive_definite(what))
@@ -131,8 +131,8 @@ class Likelihood:
     ½(αα' − K⁻¹) with each word (`Term.backward`) and reaches theta through the small feature matrices.
     """
 
-    def __init__(self, kernel: Kernel, X: Tensor, y: Tensor) -> None:
-        self.kernel, self.X, self.y = kernel, X, y
+    def __init__(self, kernel: Kernel, X: Tensor, y: Tensor, known: Tensor | None = None) -> None:
+        self.kernel, self.X, self.y, self.known = kernel, X, y, known
         N = X.shape[-2]
         panel = _PANEL if X.dim() == 2 else N
         self.panels = [slice(i, min(i + panel, N)) for i in range(0, N, panel)]
@@ -140,7 +140,8 @@ class Likelihood:
     def value(self, theta: Tensor) -> Tensor:
         with torch.no_grad():
             blocks = self._blocks(self.kernel.terms(theta, self.X))
-            L = cholesky(self._covariance(blocks, self.kernel.noise(theta, self.X)), str(self.kernel.expression))
+            noise = self.kernel.noise(theta, self.X, self.known)
+            L = cholesky(self._covariance(blocks, noise), str(self.kernel.expression))
             white = torch.linalg.solve_triangular(L, self.y.unsqueeze(-1), upper=False).squeeze(-1)
             value = -0.5 * (white.square().sum(-1) + _log_det(L) + self.y.shape[-1] * LOG_2PI)
             return _finite(value, str(self.kernel.expression))
@@ -148,7 +149,7 @@ class Likelihood:
     def value_and_gradient(self, theta: Tensor) -> tuple[Tensor, Tensor]:
         theta = theta.detach().requires_grad_(True)
         terms = self.kernel.terms(theta, self.X)
-        noise = self.kernel.noise(theta, self.X)
+        noise = self.kernel.noise(theta, self.X, self.known)
         with torch.no_grad():
             frozen = [term.detach() for term in terms]
             saved = list(self._blocks(frozen))
@@ -200,11 +201,13 @@ class Likelihood:
         return grads
 
 
-def fisher_information(kernel: Kernel, theta: Tensor, X: Tensor, step: float = 1e-5) -> Tensor:
+def fisher_information(
+    kernel: Kernel, theta: Tensor, X: Tensor, known: Tensor | None = None, step: float = 1e-5
+) -> Tensor:
     """The Fisher information of theta in rows at X, ½ tr(K⁻¹ ∂K/∂θᵢ K⁻¹ ∂K/∂θⱼ), (P, P), by finite differences of K."""
     with torch.no_grad():
         K = kernel.matrix(theta, X)
-        torch.diagonal(K).add_(kernel.noise(theta, X))
+        torch.diagonal(K).add_(kernel.noise(theta, X, known))
         L = cholesky(K, str(kernel.expression))
         half = torch.linalg.solve_triangular(L, kernel.changes(theta, step, X), upper=False)
         A = torch.linalg.solve_triangular(L, half.mT, upper=False).flatten(1) / step
@@ -214,15 +217,17 @@ def fisher_information(kernel: Kernel, theta: Tensor, X: Tensor, step: float = 1
 # --- posterior -------------------------------------------------------------------------------------------------------
 
 
-def extended_factor(kernel: Kernel, theta: Tensor, X: Tensor, L: Tensor, Z: Tensor) -> Tensor:
+def extended_factor(
+    kernel: Kernel, theta: Tensor, X: Tensor, L: Tensor, Z: Tensor, known: Tensor | None = None
+) -> Tensor:
     """The Cholesky factor of the covariance of targets at X (..., N, D) and Z (..., n, D), from that at X: n rows more.
 
-    Batches of X and Z are broadcast; autograd can differentiate it in Z.
+    Batches of X and Z are broadcast; autograd can differentiate it in Z. `known` are known variances of the noise at Z.
     """
     cross = kernel.matrix(theta, X, Z)
     batch, N, n = cross.shape[:-2], X.shape[-2], Z.shape[-2]
     below = torch.linalg.solve_triangular(L.expand(*batch, N, N), cross, upper=False).mT
-    noise = kernel.noise(theta, Z).expand(Z.shape[:-1])
+    noise = kernel.noise(theta, Z, known).expand(Z.shape[:-1])
     corner = cholesky(kernel.matrix(theta, Z) + torch.diag_embed(noise) - below @ below.mT, str(kernel.expression))
     above = torch.cat([L.expand(*batch, N, N), L.new_zeros(*batch, N, n)], -1)
     return torch.cat([above, torch.cat([below, corner.expand(*batch, n, n)], -1)], -2)
@@ -288,6 +293,16 @@ def covariance_at(gp: Conditioned, Z: Tensor, noisy: bool) -> Tensor:
         return 0.5 * (covariance + covariance.mT)
 
 
+def at(known: Tensor | None, places: Any) -> Tensor | None:
+    """The known variances of the noise of some of the rows, if they are known."""
+    return None if known is None else known[places]
+
+
+def joined(known: Tensor | None, more: Tensor | None) -> Tensor | None:
+    """The known variances of the noise of the rows and of more rows; either all are known, or none is."""
+    return None if known is None or more is None else torch.cat([known, more])
+
+
 def normal_log_density(y: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
     return -0.5 * ((y - mean) ** 2 / variance + np.log(variance) + LOG_2PI)
 
@@ -316,17 +331,20 @@ class ExactPosterior:
     y: Tensor
     L: Tensor
     alpha: Tensor
+    known: Tensor | None = None  # known variances of the noise of the rows
 
     @classmethod
-    def fit(cls, kernel: Kernel, theta: Tensor, X: Tensor, y: Tensor) -> ExactPosterior:
+    def fit(cls, kernel: Kernel, theta: Tensor, X: Tensor, y: Tensor, known: Tensor | None = None) -> ExactPosterior:
         with torch.no_grad():
             K = kernel.matrix(theta, X)
-            torch.diagonal(K, dim1=-2, dim2=-1).add_(kernel.noise(theta, X))
-            return cls._of(kernel, theta, X, y, cholesky(K, str(kernel.expression)))
+            torch.diagonal(K, dim1=-2, dim2=-1).add_(kernel.noise(theta, X, known))
+            return cls._of(kernel, theta, X, y, cholesky(K, str(kernel.expression)), known)
 
     @classmethod
-    def _of(cls, kernel: Kernel, theta: Tensor, X: Tensor, y: Tensor, L: Tensor) -> ExactPosterior:
-        return cls(kernel, theta, X, y, L, torch.cholesky_solve(y.unsqueeze(-1), L).squeeze(-1))
+    def _of(
+        cls, kernel: Kernel, theta: Tensor, X: Tensor, y: Tensor, L: Tensor, known: Tensor | None
+    ) -> ExactPosterior:
+        return cls(kernel, theta, X, y, L, torch.cholesky_solve(y.unsqueeze(-1), L).squeeze(-1), known)
 
     @property
     def basis(self) -> Tensor:
@@ -345,23 +363,23 @@ class ExactPosterior:
         log_det = 2 * torch.diagonal(self.L).log().sum()
         return -0.5 * float(self.y @ self.alpha + log_det + len(self.y) * LOG_2PI)
 
-    def extended(self, X: Tensor, y: Tensor) -> tuple[ExactPosterior, Tensor, Tensor]:
+    def extended(self, X: Tensor, y: Tensor, known: Tensor | None = None) -> tuple[ExactPosterior, Tensor, Tensor]:
         """The posterior of n more rows, (n, D) and (n,), too; mean and variance of each given all rows before it.
 
         They are read off the new rows of the Cholesky factor.
         """
         with torch.no_grad():
-            L = extended_factor(self.kernel, self.theta, self.X, self.L, X)
+            L = extended_factor(self.kernel, self.theta, self.X, self.L, X, known)
             all_y = torch.cat([self.y, y])
             white = torch.linalg.solve_triangular(L, all_y.unsqueeze(-1), upper=False)[len(self.y) :, 0]
             std = torch.diagonal(L)[len(self.y) :]
-            more = self._of(self.kernel, self.theta, torch.cat([self.X, X], -2), all_y, L)
+            more = self._of(self.kernel, self.theta, torch.cat([self.X, X], -2), all_y, L, joined(self.known, known))
             return more, y - std * white, std.square()
 
     def without(self, places: Tensor) -> ExactPosterior:
         """The posterior of all rows but those at some places, which is computed again."""
         kept = torch.ones(len(self.y), dtype=torch.bool).index_fill_(0, places, False)
-        return self.fit(self.kernel, self.theta, self.X[kept], self.y[kept])
+        return self.fit(self.kernel, self.theta, self.X[kept], self.y[kept], at(self.known, kept))
 
     def predict(self, Z: Tensor, noisy: bool = True) -> tuple[Tensor, Tensor]:
         """Mean and variance at new points (R&W Alg. 2.1); `noisy` adds the variance of the observation noise there."""

@@ -182,10 +182,12 @@ class Kernel:
         """Prior variance of the signal at each point, (..., N)."""
         return self._sum_diagonals(theta, X, noise=False)
 
-    def noise(self, theta: Tensor, X: Tensor) -> Tensor:
-        """The variance (..., N) of everything that is independent between points: noise words and observation noise."""
+    def noise(self, theta: Tensor, X: Tensor, known: Tensor | None = None) -> Tensor:
+        """The variance (..., N) of everything that is independent between points: noise words, observation noise, and the
+        `known` variances (..., N) of the observations' errors, if there are any."""
         slot = self.slots[-1]
-        return self._sum_diagonals(theta, X, noise=True) + slot.parameter.constrain(theta[..., slot.slice])
+        fitted = self._sum_diagonals(theta, X, noise=True) + slot.parameter.constrain(theta[..., slot.slice])
+        return fitted if known is None else fitted + known
 
     def _sum_diagonals(self, theta: Tensor, X: Tensor, noise: bool) -> Tensor:
         total = X.new_zeros(*theta.shape[:-1], X.shape[-2])

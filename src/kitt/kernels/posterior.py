@@ -47,9 +47,10 @@ class Posterior(Conditioned, Protocol):
         """The prediction of each row, or of the rows at some places, from all others; noise included."""
         ...
 
-    def extended(self, X: Tensor, y: Tensor) -> tuple[Posterior, Tensor, Tensor]:
+    def extended(self, X: Tensor, y: Tensor, known: Tensor | None = None) -> tuple[Posterior, Tensor, Tensor]:
         """The posterior of these rows too, and mean and variance of each of them before it was observed.
 
+        `known` are the variances of their noise, if they are known.
         An exact posterior predicts each from all rows before it; a sparse one predicts all of them from the old rows.
         """
         ...

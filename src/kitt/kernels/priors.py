@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import torch
@@ -155,6 +155,10 @@ class Preset:
     def distribution(self, parameter: Parameter, context: Context) -> Distribution:
         return self.table[parameter](context)
 
+    def with_known_noise(self) -> Preset:
+        """The preset where variances of the noise are known: beside them, there is probably little noise."""
+        return replace(self, table={**self.table, Parameter.NOISE: lambda c: _LITTLE_NOISE})
+
 
 def shrinkage(factors: int) -> tuple[float, float]:
     """Correction of a lengthscale prior in a product of `factors` bandwidth kernels: (added to mu, times sigma).
@@ -259,7 +263,10 @@ OPTIMISATION = Preset(
 PRESETS: dict[str, Preset] = {preset.name: preset for preset in (PAPER, DEFAULT, BOTORCH, OPTIMISATION)}
 
 
-def preset(name: str) -> Preset:
+def preset(name: str | Preset) -> Preset:
+    """The preset of a name; a preset of one's own is what it is."""
+    if isinstance(name, Preset):
+        return name
     if name not in PRESETS:
         raise InvalidInputError(f"no prior is called '{name}'; the presets are {', '.join(PRESETS)}")
     return PRESETS[name]

@@ -15,7 +15,7 @@ import torch
 from scipy.linalg import blas
 from torch import Tensor
 
-from kitt.kernels.exact import LOG_2PI, LeaveOneOut, cholesky, covariance_at
+from kitt.kernels.exact import LOG_2PI, LeaveOneOut, at, cholesky, covariance_at, joined
 from kitt.kernels.kernel import Kernel
 
 _ENTRIES = 2**19  # of a chunk of the cross-covariance: 4 MB, which allocators keep and caches hold
@@ -70,22 +70,32 @@ class SparsePosterior:
     Z: Tensor  # (M, D) inducing points
     L: Tensor  # Cholesky factor of K_uu
     summary: RowsSummary
+    known: Tensor | None = None  # known variances of the noise of the rows
 
     @classmethod
-    def fit(cls, kernel: Kernel, theta: Tensor, X: Tensor, y: Tensor, Z: Tensor) -> SparsePosterior:
+    def fit(
+        cls, kernel: Kernel, theta: Tensor, X: Tensor, y: Tensor, Z: Tensor, known: Tensor | None = None
+    ) -> SparsePosterior:
         with torch.no_grad():
             L = _inducing_factor(kernel, theta, Z)
             B, b = torch.eye(len(Z), dtype=X.dtype), X.new_zeros(len(Z))
-            bound = _add_rows(kernel, theta, L, Z, X, y, B, b)
-            return cls(kernel, theta, X, y, Z, L, RowsSummary.of(B, b, bound, kernel))
+            bound = _add_rows(kernel, theta, L, Z, X, y, known, B, b)
+            return cls(kernel, theta, X, y, Z, L, RowsSummary.of(B, b, bound, kernel), known)
 
     @classmethod
     def restored(
-        cls, kernel: Kernel, theta: Tensor, X: Tensor, y: Tensor, Z: Tensor, summary: RowsSummary
+        cls,
+        kernel: Kernel,
+        theta: Tensor,
+        X: Tensor,
+        y: Tensor,
+        Z: Tensor,
+        summary: RowsSummary,
+        known: Tensor | None = None,
     ) -> SparsePosterior:
         """The posterior of rows of which a summary is known."""
         with torch.no_grad():
-            return cls(kernel, theta, X, y, Z, _inducing_factor(kernel, theta, Z), summary)
+            return cls(kernel, theta, X, y, Z, _inducing_factor(kernel, theta, Z), summary, known)
 
     @property
     def basis(self) -> Tensor:
@@ -104,24 +114,27 @@ class SparsePosterior:
         """The lower bound on it."""
         return self.summary.log_marginal_likelihood
 
-    def extended(self, X: Tensor, y: Tensor) -> tuple[SparsePosterior, Tensor, Tensor]:
+    def extended(self, X: Tensor, y: Tensor, known: Tensor | None = None) -> tuple[SparsePosterior, Tensor, Tensor]:
         """The posterior of these rows too; mean and variance of each of them given the old rows."""
-        more = replace(self, X=torch.cat([self.X, X]), y=torch.cat([self.y, y]), summary=self._changed(X, y, 1.0))
-        return more, *self.predict(X)
+        summary = self._changed(X, y, known, 1.0)
+        rows = torch.cat([self.X, X]), torch.cat([self.y, y]), joined(self.known, known)
+        more = replace(self, X=rows[0], y=rows[1], known=rows[2], summary=summary)
+        mean, variance = self.predict(X)
+        return more, mean, variance if known is None else variance + known
 
     def without(self, places: Tensor) -> SparsePosterior:
         """The posterior of all rows but those at some places: their part of B, b and the bound is subtracted."""
         kept = torch.ones(len(self.y), dtype=torch.bool).index_fill_(0, places, False)
-        summary = self._changed(self.X[places], self.y[places], -1.0)
-        return replace(self, X=self.X[kept], y=self.y[kept], summary=summary)
+        summary = self._changed(self.X[places], self.y[places], at(self.known, places), -1.0)
+        return replace(self, X=self.X[kept], y=self.y[kept], known=at(self.known, kept), summary=summary)
 
-    def _changed(self, X: Tensor, y: Tensor, sign: float) -> RowsSummary:
+    def _changed(self, X: Tensor, y: Tensor, known: Tensor | None, sign: float) -> RowsSummary:
         """The summary with more rows, or without some that are in it if `sign` is −1."""
         with torch.no_grad():
             LB, c = self.LB, self.summary.c
             B, b = LB @ LB.mT, LB @ c
             bound = self.log_marginal_likelihood - _gain(LB, c)
-            bound += sign * _add_rows(self.kernel, self.theta, self.L, self.Z, X, y, B, b, sign)
+            bound += sign * _add_rows(self.kernel, self.theta, self.L, self.Z, X, y, known, B, b, sign)
             return RowsSummary.of(B, b, bound, self.kernel)
 
     @cached_property
@@ -176,15 +189,17 @@ class SparsePosterior:
 
     def leave_one_out(self, places: Tensor | None = None) -> LeaveOneOut:
         """The prediction of each row from the others, noise included (R&W eqs. 5.10-5.12 with Q + Λ in place of K)."""
-        X, y = (self.X, self.y) if places is None else (self.X[places], self.y[places])
+        some = slice(None) if places is None else places
+        X, y, known = self.X[some], self.y[some], at(self.known, some)
         with torch.no_grad():
-            parts = [self._leave_out(X[rows], y[rows]) for rows in _chunks(len(X), len(self.Z))]
+            chunks = _chunks(len(X), len(self.Z))
+            parts = [self._leave_out(X[rows], y[rows], at(known, rows)) for rows in chunks]
             mean, variance = (torch.cat(part) for part in zip(*parts, strict=True))
             return LeaveOneOut.of(y, mean, variance)
 
-    def _leave_out(self, X: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    def _leave_out(self, X: Tensor, y: Tensor, known: Tensor | None) -> tuple[Tensor, Tensor]:
         A = _whitened(self.kernel, self.theta, self.L, self.Z, X)
-        s2 = self.kernel.noise(self.theta, X)
+        s2 = self.kernel.noise(self.theta, X, known)
         V = torch.linalg.solve_triangular(self.LB, A, upper=False)
         fitted, leverage = V.mT @ self.summary.c, V.square().sum(0)
         precision = (1 - leverage / s2).clamp_min(1e-10) / s2  # diagonal of (Q + Λ)⁻¹, by Woodbury
@@ -209,7 +224,16 @@ def _whitened(kernel: Kernel, theta: Tensor, L: Tensor, Z: Tensor, X: Tensor) ->
 
 
 def _add_rows(
-    kernel: Kernel, theta: Tensor, L: Tensor, Z: Tensor, X: Tensor, y: Tensor, B: Tensor, b: Tensor, sign: float = 1.0
+    kernel: Kernel,
+    theta: Tensor,
+    L: Tensor,
+    Z: Tensor,
+    X: Tensor,
+    y: Tensor,
+    known: Tensor | None,
+    B: Tensor,
+    b: Tensor,
+    sign: float = 1.0,
 ) -> float:
     """Add A Λ⁻¹ Aᵀ, where A = L⁻¹ K_uf, to the lower triangle of B, and A Λ⁻¹ y to b, or subtract them if `sign` is −1.
 
@@ -219,7 +243,7 @@ def _add_rows(
     bound = 0.0
     for rows in _chunks(len(X), len(Z)):
         A = _whitened(kernel, theta, L, Z, X[rows])  # (M, n)
-        s2 = kernel.noise(theta, X[rows])
+        s2 = kernel.noise(theta, X[rows], at(known, rows))
         missing = (kernel.diagonal(theta, X[rows]) - A.square().sum(0)).clamp_min(0)
         scaled = A * s2.rsqrt()
         b += sign * (scaled @ (y[rows] * s2.rsqrt()))

@@ -1,6 +1,6 @@
 """A model that can be saved: fitted kernels, their weights, and the table they were fitted to.
 
-The file is JSON, described in `schemas/model-4.json`: kernels, how they are averaged, the encoding of columns, and the
+The file is JSON, described in `schemas/model-6.json`: kernels, how they are averaged, the encoding of columns, and the
 rows, from which exact posteriors are computed again when the file is read; sparse ones are stored. A file without rows
 holds only kernels, which `Model.on` conditions on other rows.
 """
@@ -46,9 +46,10 @@ from kitt.model.stored import (
     gp_of,
     new_inducing,
     rows_of,
+    values_of_rows,
 )
 from kitt.model.update import RefitReason, new_rows, refit_reasons, updated
-from kitt.table.dataset import Dataset
+from kitt.table.dataset import Dataset, values_of
 from kitt.table.encoding import Encoding
 from kitt.table.ranges import far_rows_note
 from kitt.table.reading import Notes
@@ -143,6 +144,8 @@ class Model(Exportable, Inspectable):
 
     def on(self, rows: Dataset) -> Model:
         """The kernels with their parameters, conditioned on other rows of these columns; on many rows, sparsely."""
+        if self.rows is not None and self.rows.mean is not None and rows.mean is None:
+            rows = rows.without_mean(self.rows.mean)
         self._check_rows(rows)
         details = []
         for k, (entry, weight) in enumerate(zip(self.entries, self.weights, strict=True)):
@@ -160,6 +163,12 @@ class Model(Exportable, Inspectable):
                     f"expected a positive target, because a kernel of this model was fitted to its logarithm; got "
                     f"{rows.y[outside[0]]:g} in row {outside[0]}: leave such rows out, or fit all rows again"
                 )
+        if self.rows is not None and (rows.noise is None) != (self.rows.noise is None):
+            expected, got = ("", "out") if rows.noise is None else ("out", "")
+            raise InvalidInputError(
+                f"expected rows with{expected} known variances of their noise, as the model's rows are; got rows with{got} "
+                "them: see the argument noise"
+            )
         if rows.names != self.encoding.names:
             named, got = ", ".join(self.encoding.names), ", ".join(rows.names)
             raise InvalidInputError(f"expected rows with the columns {named}; got {got}: read them with model.encoding")
@@ -174,7 +183,7 @@ class Model(Exportable, Inspectable):
             raise InvalidInputError("this model has kernels but no rows: give it some, model.on(dataset)")
         return self.rows
 
-    def update(self, table: Any, y: ArrayLike | None = None) -> Model:
+    def update(self, table: Any, y: ArrayLike | None = None, noise: ArrayLike | None = None) -> Model:
         """Condition the kernels, as they are, on more rows: what `on` does with all rows, without the cubic cost.
 
         Parameters
@@ -183,6 +192,9 @@ class Model(Exportable, Inspectable):
             The new rows in raw units; with the target too, unless `y` is given.
         y : array of shape (M,), optional
             The target of the new rows.
+        noise : float or array of shape (M,), optional
+            The known variance of their noise, if that of the model's rows is known; by default the variance that all of
+            those have.
 
         Returns
         -------
@@ -190,13 +202,13 @@ class Model(Exportable, Inspectable):
             Its `refit_reasons` say why the parameters should be fitted again, if they should: the number of rows has
             doubled since the fit, or the new rows are improbable under the model.
         """
-        new, notes = new_rows(self.encoding, table, y)
+        old = self._kept_rows()
+        new, notes = new_rows(old, table, y, noise)
         for note in notes:
             warnings.warn(note, stacklevel=2)
         self._check_rows(new)
         mixture, predicted = updated(self.mixture, new)
-        old = self._kept_rows()
-        rows = replace(old, X=np.vstack([old.X, new.X]), y=np.append(old.y, new.y))
+        rows = old.joined(new)
         reasons = tuple(refit_reasons(mixture, predicted, new))
         return replace(self, rows=rows, fitted_mixture=mixture, refit_reasons=reasons)
 
@@ -219,7 +231,8 @@ class Model(Exportable, Inspectable):
             In units of the target.
         """
         X = self._inputs(table, with_gaps=True)
-        return self._filled(X, lambda predictive: self.mixture.moments_of(predictive), noisy)
+        mean, std = self._filled(X, lambda predictive: self.mixture.moments_of(predictive), noisy)
+        return mean + self._mean_at(X), std
 
     def summary(self, table: Any, levels: ArrayLike, noisy: bool = True) -> tuple[FloatArray, ...]:
         """What `predict` and `quantiles` return, from one predictive distribution: mean, std and quantiles."""
@@ -227,8 +240,13 @@ class Model(Exportable, Inspectable):
 
     def summary_of(self, X: FloatArray, levels: ArrayLike, noisy: bool = True) -> tuple[FloatArray, ...]:
         """Mean, std and quantiles for rows (M, D) that `encode` has encoded already."""
-        mixture = self.mixture
-        return self._filled(X, lambda p: (*mixture.moments_of(p), mixture.quantiles_of(p, levels)), noisy)
+        mixture, centre = self.mixture, self._mean_at(X)
+        told = self._filled(X, lambda p: (*mixture.moments_of(p), mixture.quantiles_of(p, levels)), noisy)
+        return told[0] + centre, told[1], told[2] + centre[:, None]
+
+    def _mean_at(self, X: FloatArray) -> FloatArray:
+        """The mean function (M,) that was subtracted from the target; zero if there is none."""
+        return np.zeros(len(X)) if self.rows is None else self.rows.mean_at(X)
 
     def _filled(self, X: FloatArray, told: Callable[[Predictive], tuple[FloatArray, ...]], noisy: bool) -> Any:
         """What is told of the predictive distribution of each row; of rows with gaps, of the average that `gaps` has."""
@@ -294,7 +312,8 @@ class Model(Exportable, Inspectable):
 
     def log_density(self, table: Any, y: ArrayLike) -> FloatArray:
         """Log predictive density (M,) of observations `y` of the M rows of a table, in units of the target."""
-        return self.mixture.log_density(self._inputs(table), y)
+        X = self._inputs(table)
+        return self.mixture.log_density(X, values_of(y, len(X)) - self._mean_at(X))
 
     def sample(self, table: Any, count: int = 1, noisy: bool = True, random_state: int | None = None) -> FloatArray:
         """Joint draws from the predictive distribution.
@@ -315,7 +334,8 @@ class Model(Exportable, Inspectable):
         array of shape (count, M)
             In units of the target.
         """
-        return self.mixture.sample(self._inputs(table), count, noisy, random_state)
+        X = self._inputs(table)
+        return self.mixture.sample(X, count, noisy, random_state) + self._mean_at(X)
 
     def encode(self, table: Any) -> tuple[FloatArray, Notes]:
         """X (M, D) for `summary_of`, NaN where a cell cannot be read, with notes on what the model knows little about.
@@ -335,8 +355,10 @@ class Model(Exportable, Inspectable):
     # files
 
     def to_dict(self, rows: bool = True) -> dict[str, Any]:
-        """The document that `save` writes, described in `schemas/model-4.json`; with or without the rows."""
+        """The document that `save` writes, described in `schemas/model-6.json`; with or without the rows."""
         data = self.rows if rows else None
+        if self.rows is not None and self.rows.mean is not None and not rows:
+            raise InvalidInputError("expected rows=True for a model with a mean function, which belongs to its rows")
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -344,7 +366,7 @@ class Model(Exportable, Inspectable):
             "encoding": self.encoding.to_dict(),
             "components": [component_of(self, k, data) for k in range(len(self.entries))],
             "tail": asdict(self.tail),
-            "rows": None if data is None else {"X": data.X.tolist(), "y": data.y.tolist()},
+            "rows": None if data is None else values_of_rows(data),
         }
 
     @classmethod

@@ -29,7 +29,7 @@ from kitt.fitting.candidates import PLAIN as PLAIN_KERNELS
 from kitt.fitting.candidates import prior_of
 from kitt.fitting.config import FitConfig
 from kitt.fitting.fit import Fitter
-from kitt.fitting.fitted import KnownNoise
+from kitt.fitting.fitted import FoundNoise
 from kitt.fitting.folds import FoldsConfig, is_wave, on_these_rows, refitted, split
 from kitt.fitting.gp import GP, without_rows
 from kitt.fitting.options import Progress
@@ -214,7 +214,7 @@ def _judge_unused(mixture: Mixture, table: Table, test: NDArray[np.intp], c: Fol
     known = _plain(mixture)
     plain = Fitter(rows, prior=prior_of(True), random_state=c.seed).fit(PLAIN) if known is None else models[known]
     plain = (
-        plain if plain.rows == len(rows.y) else replace(plain, known_noise=KnownNoise(None))
+        plain if plain.rows == len(rows.y) else replace(plain, found_noise=FoundNoise(None))
     )  # constant: none is fitted
     return _entries(replace(mixture, models=tuple(models)), on_these_rows(plain, rows, c), table, rows, test)
 
@@ -249,10 +249,11 @@ def _plain(mixture: Mixture) -> int | None:
 
 def _entries(mixture: Mixture, plain: GP, table: Table, rows: Table, test: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
     """The entries of `Evidence` for rows at some places, by a mixture and a plain GP that are conditioned on the others."""
-    s, u = table.standardiser, table.y[test].numpy()
-    raw = table.X[test].numpy() if s is None else s.inverse_x(table.X[test].numpy())
+    left_out = table.at(test)
+    s, u = table.standardiser, left_out.y.numpy()
+    raw = left_out.X.numpy() if s is None else s.inverse_x(left_out.X.numpy())
     observed = u if s is None else s.inverse_mean(u)
-    predictive = mixture.predictive(raw)
+    predictive = mixture.predictive_at(mixture.models[0].inputs(raw), rows=left_out)
     mean, std = mixture.moments_of(predictive)
     centre, spread = rows.y.mean().numpy(), rows.y.var(correction=0).clamp_min(_LEAST_VARIANCE).numpy()
     offset = 0.0 if s is None else s.log_density_offset
@@ -263,7 +264,7 @@ def _entries(mixture: Mixture, plain: GP, table: Table, rows: Table, test: NDArr
         "std": std,
         "pit": predictive.cdf(u[:, None])[:, 0],
         "log_density": predictive.log_density(u) + offset,
-        "plain": with_tail(plain.log_density(raw, observed) - offset, u) + offset,
+        "plain": with_tail(plain.log_density(raw, observed, left_out.noise) - offset, u) + offset,
         "no_signal": normal_log_density(u, centre, spread) + offset,
     }
 

@@ -35,6 +35,7 @@ from kitt.model.components import (
 from kitt.model.predictive import NO_TAIL, Predictive, Tail
 from kitt.table.dataset import values_of
 from kitt.table.scaling import FloatArray, Standardiser, Warp
+from kitt.table.table import Table
 
 
 def heaviest(weights: Sequence[float] | FloatArray, warps: Sequence[Warp]) -> int:
@@ -128,9 +129,10 @@ class Mixture:
         """The distribution at raw inputs (M, D), of observations or of the function alone."""
         return self.predictive_at(self.models[0].inputs(X), noisy)
 
-    def predictive_at(self, Z: Tensor, noisy: bool = True) -> Predictive:
-        """The distribution at standardised inputs (M, D)."""
-        moments = {k: self.models[k].moments(Z) for k in self.used}
+    def predictive_at(self, Z: Tensor, noisy: bool = True, rows: Table | None = None) -> Predictive:
+        """The distribution at standardised inputs (M, D); if they are those of `rows`, with what is known of their noise."""
+        known = {k: None if rows is None else rows.transformed(self.models[k].warp).noise for k in self.used}
+        moments = {k: self.models[k].moments(Z, known[k]) for k in self.used}
         mean = np.stack([moments[c.model][0] for c in self.components])
         latent = np.stack([moments[c.model][1] for c in self.components])
         seen = {k: (Z.numpy(), mean, total) for k, (mean, _, total) in moments.items()}

@@ -24,6 +24,7 @@ class Exportable:
     entries: tuple[KernelEntry, ...]
     components: tuple[Component, ...]
     tail: Tail
+    rows: Dataset | None
     weights: Any  # of each kernel
     mixture: Any  # a Mixture
 
@@ -55,8 +56,8 @@ class Exportable:
         k = self._position(component, False)
         if component is None and (share := partial_share(self, k)):
             warnings.warn(share, PartialExportWarning, stacklevel=2)
-        rows = self._kept_rows()
-        return export.gp(self.entries[k].kernel, library, rows.X, rows.y)
+        rows = self._rows_without_mean()
+        return export.gp(self.entries[k].kernel, library, rows.X, rows.y, rows.noise)
 
     def partial_share(self, standardised: bool = False) -> str:
         """What the kernel that is exported without a `component` lacks of the model; empty if it is the whole model."""
@@ -86,17 +87,26 @@ class Exportable:
         -------
         botorch.models.model.Model
         """
-        rows = self._kept_rows()
+        rows = self._rows_without_mean()
         if single:
             k = self._position(component, False)
             prior = self.mixture.models[k].fitted.prior
-            return _botorch("single").single_task_gp(self.entries[k].kernel, prior, rows.X, rows.y, bounds)
+            return _botorch("single").single_task_gp(self.entries[k].kernel, prior, rows, bounds)
         if component is not None:
             raise InvalidInputError(
                 "expected a component only together with single=True: the whole model has all of them"
             )
         export.warn_of_small_units(self.mixture.models[self.mixture.best].fitted_kernel.in_table_units(), "botorch")
         return _botorch("mixture").MixtureModel(self.mixture, bounds)
+
+    def _rows_without_mean(self) -> Dataset:
+        rows = self._kept_rows()
+        if rows.mean is not None:
+            raise InvalidInputError(
+                "expected a model without a mean function, which other libraries would have to add; got one: subtract it "
+                "from the target before the fit, and export that model"
+            )
+        return rows
 
     def _position(self, component: int | None, transformed: bool) -> int:
         """The position of the kernel to export. One of a transformed target is allowed only if `transformed`."""
@@ -145,6 +155,13 @@ def export_notes(model: Exportable, k: int) -> tuple[str, ...]:
             f"{warp.mean!r}) / {warp.scale!r}, T the {warp.kind} transform of exponent {warp.exponent!r}. Apply it after "
             "standardise_target, and its inverse to what is predicted."
         )
+    if model.rows is not None and model.rows.noise is not None:
+        notes.append(
+            "The noise of each row has a known variance, which is not in this text: in squared units of the target, add it "
+            "to `noise` in the call of `gp`."
+        )
+    if model.rows is not None and model.rows.mean is not None:
+        notes.append("It is for what a mean function leaves of the target; that function is not in this text.")
     own = [c for c in model.components if c.model == k]
     if model.tail.weight or any(c.changing_noise or c.spread != 1.0 for c in own):
         notes.append(

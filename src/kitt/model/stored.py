@@ -19,7 +19,7 @@ from kitt.errors import InvalidInputError
 from kitt.files import check_checksum, check_format, check_schema, read_schema
 from kitt.fitting.candidates import prior_of
 from kitt.fitting.config import FitConfig
-from kitt.fitting.fitted import Fitted, KnownNoise, TrainingRows
+from kitt.fitting.fitted import Fitted, FoundNoise, TrainingRows
 from kitt.fitting.gp import GP
 from kitt.fitting.noise import NoiseModel
 from kitt.kernels import fitted_kernel
@@ -30,12 +30,14 @@ from kitt.model.components import Component
 from kitt.model.predictive import Tail
 from kitt.table.dataset import Dataset
 from kitt.table.encoding import Encoding
-from kitt.table.scaling import FloatArray, Warp
+from kitt.table.mean_function import LinearMean
+from kitt.table.scaling import FloatArray, Standardiser, Warp
+from kitt.table.table import Table
 
 if TYPE_CHECKING:
     from kitt.model.document import Model
 
-FORMAT, VERSION = "kitt-model", 5
+FORMAT, VERSION = "kitt-model", 6
 FACTS = tuple(f.name for f in fields(Fitted) if f.name not in ("kernel", "warp", "is_plain"))  # of a fit, in a file
 OTHER_ROWS = {"warnings": (), "rows_at_fit": None, "places_at_fit": None}  # of a fit, on rows that it did not see
 
@@ -120,7 +122,14 @@ def facts_of(fitted: Fitted) -> dict[str, Any]:
     facts = {name: getattr(fitted, name) for name in FACTS}
     norm = facts["gradient_norm"] if math.isfinite(facts["gradient_norm"]) else None
     places = None if facts["places_at_fit"] is None else facts["places_at_fit"].tolist()
-    return {**facts, "gradient_norm": norm, "warnings": list(facts["warnings"]), "places_at_fit": places}
+    prior = facts["prior"] if isinstance(facts["prior"], str) else facts["prior"].name
+    return {
+        **facts,
+        "prior": prior,
+        "gradient_norm": norm,
+        "warnings": list(facts["warnings"]),
+        "places_at_fit": places,
+    }
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -198,10 +207,18 @@ def from_version_4(document: Mapping[str, Any]) -> dict[str, Any]:
     """A file of version 4 had kernels of version 1, whose words act on all columns at once."""
     check_schema(light(document), FORMAT, schema(4), fitted_kernel.schema(1))
     parts = [{**part, "kernel": fitted_kernel.from_version_1(part["kernel"])} for part in document["components"]]
-    return {**document, "version": VERSION, "components": parts}
+    return from_version_5({**document, "version": 5, "components": parts})
 
 
-UPGRADES = {1: from_version_1, 2: from_version_2, 3: from_version_3, 4: from_version_4}
+def from_version_5(document: Mapping[str, Any]) -> dict[str, Any]:
+    """In a file of version 5, no noise was known, and there was no mean function."""
+    check_schema(light(document), FORMAT, schema(5), fitted_kernel.schema())
+    rows = document.get("rows")
+    known = {**rows, "noise": None, "mean": None} if isinstance(rows, Mapping) else rows
+    return {**document, "version": VERSION, **({"rows": known} if "rows" in document else {})}
+
+
+UPGRADES = {1: from_version_1, 2: from_version_2, 3: from_version_3, 4: from_version_4, 5: from_version_5}
 
 
 def light(document: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -211,10 +228,29 @@ def light(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def rows_of(values: Any, encoding: Encoding) -> Dataset:
     """The rows of a document, which no schema checks (see `light`)."""
-    if not isinstance(values, Mapping) or set(values) != {"X", "y"}:
-        raise InvalidInputError('expected "rows" with "X" and "y", or null')
+    if not isinstance(values, Mapping) or set(values) != {"X", "y", "noise", "mean"}:
+        raise InvalidInputError('expected "rows" with "X", "y", "noise" and "mean", or null')
     X, y = (np.array(values[name], dtype=np.float64) for name in ("X", "y"))
-    return Dataset(X, y, encoding.names, encoding.target, encoding)
+    noise = None if values["noise"] is None else np.array(values["noise"], dtype=np.float64)
+    mean = None if values["mean"] is None else LinearMean.from_dict(values["mean"])
+    if mean is not None and len(mean.slopes) != len(encoding.names):
+        raise InvalidInputError(f"expected a slope of the mean for each of {len(encoding.names)} columns; got {mean}")
+    return Dataset(X, y, encoding.names, encoding.target, encoding, noise=noise, mean=mean)
+
+
+def values_of_rows(rows: Dataset) -> dict[str, Any]:
+    """Rows as JSON types."""
+    if rows.mean is not None and not isinstance(rows.mean, LinearMean):
+        raise InvalidInputError(
+            "expected a mean that a file can hold, 'constant' or 'linear'; got a function: subtract it from the target "
+            "before the fit, and add it to the predictions"
+        )
+    return {
+        "X": rows.X.tolist(),
+        "y": rows.y.tolist(),
+        "noise": None if rows.noise is None else rows.noise.tolist(),
+        "mean": None if rows.mean is None else rows.mean.to_dict(),
+    }
 
 
 def schema(version: int = VERSION) -> dict[str, Any]:
@@ -227,18 +263,18 @@ def schema(version: int = VERSION) -> dict[str, Any]:
 
 def gp_of(entry: KernelEntry, rows: Dataset, details: Details) -> GP:
     """The GP of a kernel conditioned on rows, as `fit` returns it: exact, or sparse with inducing points."""
-    s, warp, known = entry.kernel.standardiser, entry.warp, details
-    X = torch.tensor(rows.X if s is None else s.transform_x(rows.X))
-    y = torch.tensor(warp.forward(rows.y if s is None else s.transform_y(rows.y)))
+    known = details
+    table = Table.of(rows, entry.kernel.standardiser or Standardiser.identity(rows.d)).transformed(entry.warp)
+    X, y, noise = table.X, table.y, table.noise
     Z = None if known.inducing is None else torch.as_tensor(known.inducing, dtype=torch.float64)
     if Z is not None and (Z.ndim != 2 or not len(Z) or Z.shape[1] != X.shape[1]):
         raise InvalidInputError(
             f"expected inducing points of {X.shape[1]} columns; got an array of shape {tuple(Z.shape)}"
         )
-    posterior = None if known.posterior is None or Z is None else _restored(entry.kernel, X, y, Z, known.posterior)
-    training = TrainingRows(X, y, Z, posterior, _left_out(y, known.left_out))
-    noise = None if entry.noise_model is None else KnownNoise(entry.noise_model)
-    return GP(_fitted(entry.fitted, details.facts, len(y)), training, noise)
+    posterior = None if known.posterior is None or Z is None else _restored(entry.kernel, table, Z, known.posterior)
+    training = TrainingRows(X, y, Z, posterior, _left_out(y, known.left_out), noise)
+    found = None if entry.noise_model is None else FoundNoise(entry.noise_model)
+    return GP(_fitted(entry.fitted, details.facts, len(y)), training, found)
 
 
 def _fitted(fitted: Fitted, facts: Mapping[str, Any], rows: int) -> Fitted:
@@ -265,7 +301,7 @@ def _left_out(y: Tensor, stored: Mapping[str, Any] | None) -> LeaveOneOut | None
     return LeaveOneOut.of(y, mean, variance)
 
 
-def _restored(kernel: FittedKernel, X: Tensor, y: Tensor, Z: Tensor, stored: Mapping[str, Any]) -> SparsePosterior:
+def _restored(kernel: FittedKernel, rows: Table, Z: Tensor, stored: Mapping[str, Any]) -> SparsePosterior:
     """The sparse posterior of which `summary_of` stored what it needs of the rows."""
     M = len(Z)
     triangle, c = (torch.from_numpy(_decoded(stored[name])) for name in ("factor", "solution"))
@@ -275,7 +311,8 @@ def _restored(kernel: FittedKernel, X: Tensor, y: Tensor, Z: Tensor, stored: Map
     LB[tuple(torch.tril_indices(M, M))] = triangle
     if not (torch.diagonal(LB) > 0).all():
         raise InvalidInputError("expected a positive diagonal of the factor of a posterior")
-    return SparsePosterior.restored(kernel.kernel, kernel.theta, X, y, Z, RowsSummary(LB, c, stored["bound"]))
+    summary = RowsSummary(LB, c, stored["bound"])
+    return SparsePosterior.restored(kernel.kernel, kernel.theta, rows.X, rows.y, Z, summary, rows.noise)
 
 
 def new_inducing(kernel: FittedKernel | None, rows: Dataset) -> Tensor | None:

@@ -15,23 +15,25 @@ from torch import Tensor
 from kitt.clock import Clock
 from kitt.errors import InvalidInputError
 from kitt.fitting import gp
-from kitt.fitting.fits import places_to_fit
-from kitt.fitting.fitted import KnownNoise, TrainingRows
+from kitt.fitting.fit import Failure
+from kitt.fitting.fitted import FoundNoise, TrainingRows
 from kitt.fitting.gp import GP
 from kitt.fitting.options import Options
+from kitt.kernels.exact import joined
 from kitt.model.mixture import Mixture
 from kitt.model.predictive import Predictive
 from kitt.table.cells import read_numbers
 from kitt.table.dataset import Dataset, values_of
-from kitt.table.encoding import Encoding
 from kitt.table.frames import as_frame
 from kitt.table.reading import Notes, column_names
-from kitt.table.scaling import FloatArray
+from kitt.table.scaling import FloatArray, Standardiser
 from kitt.table.table import Table
 
 # When a new fit is advised; by convention, not tuned.
 _GROWTH = 2.0  # number of rows relative to the number that was fitted to
 _P_VALUE = 1e-3  # of the new rows under the model, below which a new fit is advised
+_WORTH_BEGINNING = 0.5  # share of the time that a model took, for which the next one must have time; set by hand
+_LATE = "the deadline left no time to condition it on all rows"
 _NOTE = "the parameters were fitted to the first {} rows; {} were added since"
 
 
@@ -46,12 +48,19 @@ class RefitReason:
         return self.text
 
 
-def new_rows(encoding: Encoding, table: Any, y: ArrayLike | None) -> tuple[Dataset, Notes]:
-    """Encode raw rows for a model, with notes on levels not seen before; without y, the table must contain the target."""
+def new_rows(old: Dataset, table: Any, y: ArrayLike | None, noise: ArrayLike | None = None) -> tuple[Dataset, Notes]:
+    """Encode raw rows for the model of old ones, with notes on levels not seen before.
+
+    Without y, the table must contain the target. Variances of the noise are known for both or for neither; without
+    `noise`, that of the old rows is taken if it is one value.
+    """
+    encoding = old.encoding
     if isinstance(table, Dataset):
-        if y is not None:
-            raise InvalidInputError("expected y beside a raw table; got a Dataset, which has its own: leave y out")
-        return table, ()
+        if y is not None or noise is not None:
+            raise InvalidInputError(
+                "expected y and noise beside a raw table; got a Dataset, which has its own: leave them out"
+            )
+        return table if old.mean is None or table.mean is not None else table.without_mean(old.mean), ()
     if y is None:
         frame = None if as_frame(table) is None else encoding.named(table)
         if frame is None or encoding.target not in frame:
@@ -66,7 +75,13 @@ def new_rows(encoding: Encoding, table: Any, y: ArrayLike | None) -> tuple[Datas
         y = table[encoding.target] if read is None else read[0]
     X, notes = encoding.encode(table)
     values = values_of(y, len(X), f"the target '{encoding.target}'")
-    return Dataset(X, values, encoding.names, encoding.target, encoding), notes
+    if noise is None and old.noise is not None and np.ptp(old.noise) == 0:
+        noise = old.noise[0]
+    known = (
+        None if noise is None else np.full(len(X), noise) if np.ndim(noise) == 0 else values_of(noise, len(X), "noise")
+    )
+    values = values - old.mean_at(X)
+    return Dataset(X, values, encoding.names, encoding.target, encoding, noise=known, mean=old.mean), notes
 
 
 def updated(mixture: Mixture, new: Dataset) -> tuple[Mixture, Predictive]:
@@ -91,16 +106,17 @@ def _extended(model: GP, new: Dataset, used: bool, is_changing: bool) -> tuple[G
     """
     s, nothing = model.fitted_kernel.standardiser, torch.empty(0)
     Z = model.inputs(new.X)
-    z = torch.tensor(model.warp.forward(new.y if s is None else s.transform_y(new.y)))
-    y = torch.cat([model.y, z])
+    added = Table.of(new, s or Standardiser.identity(new.d)).transformed(model.warp)
+    y = torch.cat([model.y, added.y])
     first = model.fitted.rows_at_fit or model.rows
     notes = [text for text in model.warnings if text != _NOTE.format(first, model.rows - first)]
     notes.append(_NOTE.format(first, len(y) - first))
-    posterior, mean, variance = model.posterior.extended(Z, z) if used else (None, nothing, nothing)
+    noise = joined(model.training.noise, added.noise)
+    posterior, mean, variance = model.posterior.extended(Z, added.y, added.noise) if used else (None, nothing, nothing)
     more = GP(
         replace(model.fitted, rows_at_fit=first, warnings=tuple(notes)),
-        TrainingRows(torch.cat([model.X, Z]), y, model.training.inducing, posterior),
-        KnownNoise(model.noise_model) if is_changing else model.known_noise,
+        TrainingRows(torch.cat([model.X, Z]), y, model.training.inducing, posterior, noise=noise),
+        FoundNoise(model.noise_model) if is_changing else model.found_noise,
     )
     return more, mean, variance
 
@@ -128,16 +144,26 @@ def p_value(predicted: Predictive, u: FloatArray) -> float:
     return float(gammaincc(0.5 * len(u), 0.5 * np.square(ndtri(level)).sum()))  # chi-square with a degree for each row
 
 
-def on_all_rows(mixture: Mixture, table: Table, options: Options, clock: Clock) -> Mixture:
-    """The mixture with all models of nonzero weight conditioned on all rows, or on as many as time allows."""
-    if mixture.models[0].rows == len(table.y):
-        return mixture
-    config = options.fit_config
-    models, left = list(mixture.models), int((mixture.weights > 0).sum())
-    places = places_to_fit(len(table.y), options)
-    for k in np.argsort(-mixture.weights)[:left].tolist():
-        models[k] = gp.on_all_rows(
-            models[k], table, config.inducing, options.random_state, clock.share(1 / left), places
-        )
-        left -= 1
-    return replace(mixture, models=tuple(models))
+def on_all_rows(
+    mixture: Mixture, table: Table, places: Tensor | None, options: Options, clock: Clock
+) -> tuple[Mixture, tuple[Failure, ...]]:
+    """The mixture with the models of nonzero weight conditioned on all rows, or on as many as time allows; and models that
+    were left out for lack of time.
+
+    They were fitted to the rows at `places`; None if these are all rows.
+    """
+    if places is None:
+        return mixture, ()
+    models, late, seconds = list(mixture.models), [], 0.0
+    inducing = min(options.fit_config.inducing, len(places))  # so that it takes no longer than the fits
+    order = sorted(mixture.used, key=lambda k: -mixture.weights[k])
+    for i, k in enumerate(order):
+        if clock.left < _WORTH_BEGINNING * seconds:
+            late.append(k)
+            continue
+        began, share = clock.spent, clock.share(1 / (len(order) - i))
+        models[k] = gp.on_all_rows(models[k], table, inducing, options.random_state, share, places)
+        seconds = clock.spent - began
+    kept = tuple(c for c in mixture.components if c.model not in late)
+    left_out = (Failure(models[k].expression, _LATE, models[k].fitted.is_plain) for k in late)
+    return replace(mixture, models=tuple(models), components=kept), tuple(left_out)

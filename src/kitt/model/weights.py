@@ -77,10 +77,14 @@ def stack(models: Sequence[GP]) -> tuple[tuple[Component, ...], Tail]:
     """Components and tail of the mixture with the highest leave-one-out density, penalised for each parameter.
 
     Every model enters with constant and with changing noise, and with its predictive variance times each of a few factors.
-    As in a linear regression, residuals of rows that determined p parameters are too small, by n / (n − p).
+    As in a linear regression, residuals of rows that determined p parameters are too small, by n / (n − p). If some models
+    have predictions of left-out folds, the others have no part in the mixture.
     """
     options, columns = [], []
+    has_folds = any(model.training.left_out is not None for model in models)
     for k, model in enumerate(models):
+        if has_folds and model.training.left_out is None:
+            continue
         u = model.warp.inverse(model.y.numpy())
         price = PARAMETER_PRICE * model.parameter_count / model.rows
         offset = model.warp.log_slope(u) - price

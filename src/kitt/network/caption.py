@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from kitt.errors import InvalidInputError
@@ -164,17 +165,34 @@ def caption(
     >>> print(captions.best.expression)
     Linear
     """
+    options = {"head": head, "search": search, "ranking": ranking, "reading": reading}
+    return caption_each([(X, y)], k, network=network, random_state=random_state, check=check, **options)[0]
+
+
+def caption_each(
+    tables: Sequence[tuple[FloatArray, FloatArray]],
+    k: int = 3,
+    *,
+    network: str | PathLike[str] | LoadedModel = "default",
+    head: str = "decoder",
+    search: str = "beam",
+    ranking: str = "expected-loss",
+    reading: str = "quick",
+    random_state: int = 0,
+    check: bool = True,
+) -> list[Captions]:
+    """What `caption` does for each of several tables, which the network reads in one batch if they have one size."""
     _check_options(k, head=head, search=search, ranking=ranking, reading=reading)
-    X, y = _check_arrays(X, y)
-    if check and len(X) < MIN_ROWS:
-        raise refusal(f"at least {MIN_ROWS} rows", str(len(X)), "add rows")
-    if check and y.min() == y.max():
-        raise refusal("a target that varies", f"{y[0]} in every row", "give another y")
-    loaded = network if isinstance(network, LoadedModel) else load(os.fspath(network))
-    generator = torch.Generator().manual_seed(checked_seed(random_state))
+    checked = [_check_arrays(X, y) for X, y in tables]
+    for X, y in checked if check else ():
+        if len(X) < MIN_ROWS:
+            raise refusal(f"at least {MIN_ROWS} rows", str(len(X)), "add rows")
+        if y.min() == y.max():
+            raise refusal("a target that varies", f"{y[0]} in every row", "give another y")
+    loaded, seed = network if isinstance(network, LoadedModel) else load(os.fspath(network)), checked_seed(random_state)
     with torch.inference_mode(), threads_for(READINGS[reading].max_rows):
-        view = encode_table(loaded, X, y, random_state, READINGS[reading])
-        return _caption(loaded, view, k, head, search, ranking, generator)
+        views = encode_tables(loaded, checked, seed, READINGS[reading])
+        return [_caption(loaded, v, k, head, search, ranking, torch.Generator().manual_seed(seed)) for v in views]
 
 
 def checked_seed(seed: Any) -> int:
@@ -214,23 +232,41 @@ def encode_table(
     loaded: LoadedModel, X: FloatArray, y: FloatArray, random_state: int, reading: Reading = READINGS["quick"]
 ) -> View:
     """Encode a table (paper, Inference, step 1); of a large table, encode a few random subsets of its rows."""
-    X, y = _check_arrays(X, y)
-    indices = subsets(X, y, random_state, reading)
-    batch = [(X, y)] if indices is None else [(X[i], y[i]) for i in indices]
-    scaled = []
-    for part_X, part_y in batch:
-        standardiser = Standardiser.fit(part_X, part_y)
-        scaled.append((standardiser.transform_x(part_X), standardiser.transform_y(part_y)))
-    tensor_X = torch.from_numpy(np.stack([x for x, _ in scaled])).float()
-    tensor_y = torch.from_numpy(np.stack([t for _, t in scaled])).float()
-    rows, size = len(X) if indices is None else len(np.unique(indices)), (X.shape[0], X.shape[1])
+    return encode_tables(loaded, [_check_arrays(X, y)], random_state, reading)[0]
+
+
+def encode_tables(
+    loaded: LoadedModel, tables: Sequence[tuple[FloatArray, FloatArray]], random_state: int, reading: Reading
+) -> list[View]:
+    """The encodings of several tables, from one batch if their subsets have one size."""
+    drawn = [subsets(X, y, random_state, reading) for X, y in tables]
+    read = [_standardised(X, y, places) for (X, y), places in zip(tables, drawn, strict=True)]
+    if len({X.shape[1:] for X, _ in read}) > 1:
+        return [encode_tables(loaded, [table], random_state, reading)[0] for table in tables]
+    batch, counts = (torch.cat(part) for part in zip(*read, strict=True)), [len(X) for X, _ in read]
+    rows = [len(X) if i is None else len(np.unique(i)) for (X, _), i in zip(tables, drawn, strict=True)]
+    sizes = [(X.shape[0], X.shape[1]) for X, _ in tables]
     encoder = loaded.model.encoder
     if not isinstance(encoder, StemEncoder):
-        return View(loaded.model.encode(tensor_X, tensor_y), size, rows, None, None, None)
-    seen = encoder.read(tensor_X, tensor_y)
-    limit = loaded.facts.extra.get("strangeness_limit")
-    strangeness = None if limit is None else float(seen.strangeness.mean()) / limit
-    return View(seen.encodings, size, rows, strangeness, seen.roughness.mean(0).exp(), float(seen.noise.mean().exp()))
+        encodings = loaded.model.encode(*batch).split(counts)
+        return [View(e, size, n, None, None, None) for e, size, n in zip(encodings, sizes, rows, strict=True)]
+    seen, limit = encoder.read(*batch), loaded.facts.extra.get("strangeness_limit")
+    views = []
+    parts = (part.split(counts) for part in (seen.encodings, seen.strangeness, seen.roughness, seen.noise))
+    for size, n, encodings, strangeness, roughness, noise in zip(sizes, rows, *parts, strict=True):
+        strange = None if limit is None else float(strangeness.mean()) / limit
+        views.append(View(encodings, size, n, strange, roughness.mean(0).exp(), float(noise.mean().exp())))
+    return views
+
+
+def _standardised(X: FloatArray, y: FloatArray, places: list[NDArray[np.intp]] | None) -> tuple[Tensor, Tensor]:
+    """The subsets of a table at these places, or the table, each standardised: (S, N, D) and (S, N)."""
+    scaled = []
+    for part_X, part_y in [(X, y)] if places is None else [(X[i], y[i]) for i in places]:
+        standardiser = Standardiser.fit(part_X, part_y)
+        scaled.append((standardiser.transform_x(part_X), standardiser.transform_y(part_y)))
+    together = (np.stack(part) for part in zip(*scaled, strict=True))
+    return tuple(torch.from_numpy(part).float() for part in together)  # type: ignore[return-value]
 
 
 def _check_arrays(X: Any, y: Any) -> tuple[FloatArray, FloatArray]:

@@ -26,6 +26,7 @@ from kitt.table.encoding import (
     similar,
 )
 from kitt.table.frames import as_frame
+from kitt.table.mean_function import Mean, MeanFunction, mean_function, values_at
 from kitt.table.reading import Notes, Source, column_names, default_names, listed, read_table, refusal
 from kitt.table.scaling import FloatArray
 
@@ -54,6 +55,10 @@ class Dataset:
         How each column of the table was encoded as numbers; `encoding.encode` does the same for new rows.
     notes : tuple of str
         What was done to the table, as sentences for the user.
+    noise : array of shape (N,), read-only, or None
+        The known variance of the noise of each target, in its squared units; None if the noise is to be estimated.
+    mean : callable or None
+        A mean function that has been subtracted from y, and that predictions of the target add.
 
     Examples
     --------
@@ -75,9 +80,11 @@ class Dataset:
     target: str
     encoding: Encoding
     notes: Notes = ()
+    noise: FloatArray | None = None
+    mean: MeanFunction | None = None
 
     def __post_init__(self) -> None:
-        for field in ("X", "y"):
+        for field in ("X", "y") if self.noise is None else ("X", "y", "noise"):
             array = np.array(getattr(self, field), dtype=np.float64)
             array.flags.writeable = False
             object.__setattr__(self, field, array)
@@ -88,6 +95,12 @@ class Dataset:
             )
         if not (np.isfinite(self.X).all() and np.isfinite(self.y).all()):
             raise refusal("finite numbers in X and y", "missing or infinite ones", "remove those rows")
+        if self.noise is not None and not (self.noise.shape == self.y.shape and _are_variances(self.noise)):
+            raise refusal(
+                f"positive variances of the noise, one for all rows or one for each of {self.n}",
+                f"an array of shape {self.noise.shape}, from {self.noise.min(initial=np.inf):g}",
+                "square standard errors, and give a small variance for a row without noise",
+            )
         check_unique((*self.names, self.target))
 
     def __repr__(self) -> str:
@@ -105,7 +118,34 @@ class Dataset:
 
     def rows(self, index: Any) -> Dataset:
         """The rows that `index` (a slice, a mask, or positions) selects; the columns stay, even those now constant."""
-        return replace(self, X=self.X[index], y=self.y[index])
+        return replace(self, X=self.X[index], y=self.y[index], noise=None if self.noise is None else self.noise[index])
+
+    def joined(self, more: Dataset) -> Dataset:
+        """These rows and more rows of these columns; the noise is known if that of both is."""
+        noise = None if self.noise is None or more.noise is None else np.append(self.noise, more.noise)
+        return replace(self, X=np.vstack([self.X, more.X]), y=np.append(self.y, more.y), noise=noise)
+
+    def without_mean(self, mean: Mean | None) -> Dataset:
+        """What a mean function leaves of the target; a constant is subtracted by each fit anyway."""
+        function = mean_function(mean, self.X, self.y)
+        if function is None:
+            return self
+        y = self.y - values_at(function, self.X)
+        if np.ptp(y) == 0:
+            raise refusal(
+                "a mean function that leaves something of the target", "one that fits every row", "leave it out"
+            )
+        note = (
+            f"a mean is subtracted from '{self.target}': kernels, explanations and checks are about what it leaves, "
+            "and predictions add it"
+        )
+        return replace(self, y=y, mean=function, notes=(*self.notes, note))
+
+    def mean_at(self, X: FloatArray) -> FloatArray:
+        """The mean function (M,) at inputs; where one is missing, at the mean of these rows."""
+        if self.mean is None:
+            return np.zeros(len(X))
+        return values_at(self.mean, np.where(np.isnan(X), self.X.mean(0), X))
 
     @classmethod
     def from_arrays(
@@ -115,6 +155,7 @@ class Dataset:
         names: Sequence[str] | None = None,
         target: str = "y",
         drop_missing: bool = False,
+        noise: Any = None,
     ) -> Dataset:
         """Make a Dataset from arrays.
 
@@ -128,6 +169,8 @@ class Dataset:
             Name of the target.
         drop_missing : bool
             Leave out rows with missing values, which otherwise are an error.
+        noise : float or array of shape (N,), optional
+            The known variance of the noise of the target, for all rows or for each of them.
 
         Returns
         -------
@@ -146,11 +189,16 @@ class Dataset:
             raise refusal(f"{d} names", f"{len(names)}", "give one for each column of X")
         frame = frame_of(inputs)
         frame.insert(d, d, outputs)
-        return cls.from_frame(frame.set_axis([*names, target], axis=1), target, drop_missing)
+        return cls.from_frame(frame.set_axis([*names, target], axis=1), target, drop_missing, noise=noise)
 
     @classmethod
     def from_frame(
-        cls, df: Any, target: str | None = None, drop_missing: bool = False, exclude: str | Iterable[str] = ()
+        cls,
+        df: Any,
+        target: str | None = None,
+        drop_missing: bool = False,
+        exclude: str | Iterable[str] = (),
+        noise: Any = None,
     ) -> Dataset:
         """Make a Dataset from a data frame.
 
@@ -163,6 +211,8 @@ class Dataset:
             Leave out rows with missing values, which otherwise are an error.
         exclude : str or iterable of str
             Columns to ignore.
+        noise : float, array of shape (N,) or str, optional
+            The known variance of the noise of the target, for all rows or for each of them, or the column that has it.
 
         Returns
         -------
@@ -175,7 +225,9 @@ class Dataset:
         excluded = (exclude,) if isinstance(exclude, str) else tuple(exclude)
         notes: Notes = ()
         is_last_excluded = target is None and bool({*column_names(whole)[-1:]} & {*excluded})
-        frame, target = _select(whole, target, excluded)
+        whole, variances = _with_noise(whole, noise)
+        frame, target = _select(whole, target, (*excluded, *variances))
+        frame = frame.assign(**{name: whole[name] for name in variances})
         if is_last_excluded:
             notes = (f"the last column is excluded, so '{target}' is the target",)
         incomplete = frame.isna().any(axis=1).to_numpy()
@@ -189,13 +241,19 @@ class Dataset:
             got = ", ".join([str(len(frame)), *notes])
             raise refusal(f"at least {MIN_ROWS} usable rows", got, "add rows, or exclude columns that lack values")
         y, note = _target(frame[target])
-        encoding, learned = Encoding.learn(frame.drop(columns=target), target)
+        encoding, learned = Encoding.learn(frame.drop(columns=[target, *variances]), target)
         X, _ = encoding.encode(frame)
-        return cls(X, y, encoding.names, target, encoding, notes + note + learned)
+        known = next((_variances(frame[name]) for name in variances), None)
+        return cls(X, y, encoding.names, target, encoding, notes + note + learned, known)
 
     @classmethod
     def read(
-        cls, source: Source, target: str | None = None, drop_missing: bool = False, exclude: str | Iterable[str] = ()
+        cls,
+        source: Source,
+        target: str | None = None,
+        drop_missing: bool = False,
+        exclude: str | Iterable[str] = (),
+        noise: Any = None,
     ) -> Dataset:
         """Make a Dataset from a file.
 
@@ -204,7 +262,7 @@ class Dataset:
         source : str, path or open file
             CSV or its relatives, or Parquet, gzipped or not; ``"-"`` is standard input. Separator, decimal mark and
             header are recognised from the content.
-        target, drop_missing, exclude
+        target, drop_missing, exclude, noise
             As in `from_frame`.
 
         Returns
@@ -212,7 +270,7 @@ class Dataset:
         Dataset
         """
         frame, notes = read_table(source)
-        dataset = cls.from_frame(frame, target, drop_missing, exclude)
+        dataset = cls.from_frame(frame, target, drop_missing, exclude, noise)
         return replace(dataset, notes=notes + dataset.notes)
 
 
@@ -222,17 +280,18 @@ def as_dataset(
     target: str | None = None,
     drop_missing: bool = False,
     exclude: str | Iterable[str] = (),
+    noise: Any = None,
 ) -> Dataset:
     """A Dataset from whatever a user has: arrays, a data frame of any library, a file, or a Dataset."""
     if isinstance(X, Dataset):
-        if y is not None or target is not None or drop_missing or exclude:
+        if y is not None or target is not None or drop_missing or exclude or noise is not None:
             raise InvalidInputError(
-                "expected y, target, drop_missing and exclude beside a raw table; got a Dataset, which has its own rows and "
-                "target: give them where it is made"
+                "expected y, target, drop_missing, exclude and noise beside a raw table; got a Dataset, which has its own "
+                "rows and target: give them where it is made"
             )
         return X
     if y is None and (isinstance(X, str | PathLike) or hasattr(X, "read")):
-        return Dataset.read(X, target, drop_missing, exclude)
+        return Dataset.read(X, target, drop_missing, exclude, noise)
     frame = as_frame(X)
     if isinstance(y, str):
         raise InvalidInputError(
@@ -243,7 +302,7 @@ def as_dataset(
             raise refusal("y, or the name of a column as target", f"both, y and target='{target}'", "give one of them")
         target = target or str(getattr(y, "name", None) or "y")
         if frame is None and not exclude:
-            return Dataset.from_arrays(X, y, None, target, drop_missing)
+            return Dataset.from_arrays(X, y, None, target, drop_missing, noise)
         if frame is None:
             frame = frame_of(X)
             frame.columns = default_names(frame.shape[1] + 1)[:-1]
@@ -255,12 +314,16 @@ def as_dataset(
         while target in names:
             target += "_"
         whole = frame.set_axis(names, axis=1).assign(**{target: column})
-        return Dataset.from_frame(whole, target, drop_missing, exclude)
+        return Dataset.from_frame(whole, target, drop_missing, exclude, noise)
     if frame is not None:
-        return Dataset.from_frame(frame, target, drop_missing, exclude)
+        return Dataset.from_frame(frame, target, drop_missing, exclude, noise)
     raise InvalidInputError(
         f"expected arrays X and y, or a DataFrame, Dataset or file that holds both; got {type(X).__name__} and no y"
     )
+
+
+def _are_variances(noise: FloatArray) -> bool:
+    return bool((np.isfinite(noise) & (noise > 0)).all())
 
 
 def values_of(y: ArrayLike, rows: int, name: str = "y") -> FloatArray:
@@ -279,13 +342,32 @@ def values_of(y: ArrayLike, rows: int, name: str = "y") -> FloatArray:
     return values
 
 
-def _column(y: Any, rows: int) -> Any:
+def _column(y: Any, rows: int, name: str = "y") -> Any:
     """The values of y, without an index that pandas would align."""
-    values = np.asarray(y)
+    values = array_of(y, name)
     values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
     if values.shape != (rows,):
-        raise InvalidInputError(f"expected y of shape ({rows},), one value for each row of X; got shape {values.shape}")
+        raise InvalidInputError(
+            f"expected {name} of shape ({rows},), one value for each row of X; got shape {values.shape}"
+        )
     return values
+
+
+def _with_noise(df: pd.DataFrame, noise: Any) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """The frame under the names of its columns, and the name of the column of known variances of the noise, if any."""
+    names = column_names(df)
+    check_unique(names)
+    frame = df.set_axis(names, axis=1)
+    if noise is None:
+        return frame, ()
+    if isinstance(noise, str):
+        check_known(noise, names, "column of the noise")
+        return frame, (noise,)
+    name = "noise"
+    while name in names:
+        name += "_"
+    values = _column(noise, len(frame), name) if np.ndim(noise) else np.full(len(frame), noise)
+    return frame.assign(**{name: values}), (name,)
 
 
 def _target(series: pd.Series) -> tuple[FloatArray, Notes]:
@@ -305,21 +387,28 @@ def _target(series: pd.Series) -> tuple[FloatArray, Notes]:
     return read
 
 
+def _variances(series: pd.Series) -> FloatArray:
+    read = read_numbers(series)
+    if read is None:
+        raise refusal(f"numbers in the noise '{series.name}'", f"text, {strays(series)}", "correct these cells")
+    return read[0]
+
+
 def _select(df: pd.DataFrame, target: str | None, exclude: Sequence[str]) -> tuple[pd.DataFrame, str]:
     """The columns to use, under their names, and the name of the target."""
     names = column_names(df)
     check_unique(names)
     for name in exclude:
-        _check_known(name, names, "column to exclude")
+        check_known(name, names, "column to exclude")
     kept = [name for name in names if name not in exclude]
     if not kept:
         raise refusal("a target and at least one input column", "a table without columns", "exclude fewer")
     target = kept[-1] if target is None else target
-    _check_known(target, kept, "target")
+    check_known(target, kept, "target")
     return df.set_axis(names, axis=1)[kept], target
 
 
-def _check_known(name: str, names: Sequence[str], role: str) -> None:
+def check_known(name: str, names: Sequence[str], role: str) -> None:
     if name not in names:
         raise refusal(f"the {role} among {listed(names, 20)}", f"'{name}'", similar(name, names) or "name one of them")
 

@@ -6,6 +6,7 @@ import difflib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
@@ -180,6 +181,37 @@ class Encoding:
         encode = Column.encode_known if with_gaps else Column.encode
         blocks, notes = zip(*_each(lambda column: encode(column, frame[column.name]), needed), strict=True)
         return np.hstack(blocks), sum(notes, ())
+
+    def choices(self) -> list[dict[int, float]]:
+        """Every combination of levels of all columns of texts, as columns of X by their positions with their values.
+
+        `optimize_acqf_mixed` of BoTorch takes them as its `fixed_features_list`. Without such columns it is one, of nothing.
+        """
+        place, options = 0, list[list[dict[int, float]]]()
+        for column in self.columns:
+            own = range(place, place + len(column.outputs))
+            place = own.stop
+            if column.kind == "levels":
+                shown = [[float(level == other) for other in column.indicators] for level in column.levels]
+                options.append([dict(zip(own, values, strict=True)) for values in shown])
+        return [{d: value for part in chosen for d, value in part.items()} for chosen in product(*options)]
+
+    def decode(self, X: ArrayLike) -> pd.DataFrame:
+        """The raw table of X (N, D): numbers, dates and, of each column of texts, the level with the largest indicator."""
+        import pandas as pd
+
+        values, columns, place = np.asarray(X, np.float64), dict[str, Any](), 0
+        for column in self.columns:
+            own = values[:, place : place + len(column.outputs)]
+            place += len(column.outputs)
+            if column.kind == "levels":
+                indicators = np.column_stack([1 - own, own]) if len(column.levels) == 2 else own
+                columns[column.name] = np.array(column.levels, object)[indicators.argmax(1)]
+            elif column.kind == "date":
+                columns[column.name] = pd.Timestamp(column.origin) + pd.to_timedelta(own[:, 0], unit="D")
+            elif column.outputs:
+                columns[column.name] = own[:, 0]
+        return pd.DataFrame(columns)
 
     def named(self, table: Any) -> pd.DataFrame:
         """A raw table under the names of its columns. One without names has the inputs, in their order.

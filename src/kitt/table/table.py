@@ -25,6 +25,7 @@ class Table:
     target: str = "y"
     standardiser: Standardiser | None = None
     warp: Warp = IDENTITY  # transform of the standardised target, of which y is the result
+    noise: Tensor | None = None  # (N,) known variances of the noise of y; None: the noise is estimated
 
     @classmethod
     def of(cls, data: Dataset | Table | tuple[ArrayLike, ArrayLike], standardiser: Standardiser | None = None) -> Table:
@@ -33,8 +34,8 @@ class Table:
             return data
         if isinstance(data, Dataset):
             s = standardiser or Standardiser.fit(data.X, data.y)
-            X, y = torch.tensor(s.transform_x(data.X)), torch.tensor(s.transform_y(data.y))
-            return cls(X, y, _shortest(X), tuple(data.names), data.target, s)
+            X, (y, noise) = torch.tensor(s.transform_x(data.X)), target_of(data, s)
+            return cls(X, y, _shortest(X), tuple(data.names), data.target, s, noise=noise)
         X, y = (torch.as_tensor(np.array(part, dtype=np.float64)) for part in data)
         is_finite = bool(torch.isfinite(X).all() and torch.isfinite(y).all())
         if X.dim() != 2 or y.shape != X.shape[:1] or len(y) < 2 or not is_finite:
@@ -46,7 +47,14 @@ class Table:
         """A table with these inputs and the target transformed (`Warp.fit`); None where no transform beats the identity."""
         zero = -np.inf if self.standardiser is None else float(self.standardiser.transform_y(0.0))
         warp = Warp.fit(self.y.numpy(), zero)
-        return None if warp.is_identity else replace(self, y=torch.from_numpy(warp.forward(self.y.numpy())), warp=warp)
+        return None if warp.is_identity else self.transformed(warp)
+
+    def transformed(self, warp: Warp) -> Table:
+        """These rows with another transform of the target; a known variance is transformed as at the row's own target."""
+        u = self.warp.inverse(self.y.numpy())
+        factor = np.exp(2 * (warp.log_slope(u) - self.warp.log_slope(u)))
+        noise = None if self.noise is None else self.noise * torch.from_numpy(factor)
+        return replace(self, y=torch.from_numpy(warp.forward(u)), warp=warp, noise=noise)
 
     def rows(self, count: int, generator: torch.Generator) -> Table:
         """A random subset of the rows, or all rows if there are no more than requested."""
@@ -56,7 +64,16 @@ class Table:
 
     def at(self, places: Tensor | NDArray[np.intp]) -> Table:
         """The rows at these places."""
-        return replace(self, X=self.X[places], y=self.y[places])
+        return replace(
+            self, X=self.X[places], y=self.y[places], noise=None if self.noise is None else self.noise[places]
+        )
+
+
+def target_of(rows: Dataset, standardiser: Standardiser | None) -> tuple[Tensor, Tensor | None]:
+    """The standardised target (N,) of some rows, and the variances of its noise, if they are known."""
+    s = standardiser or Standardiser.identity(rows.d)
+    noise = None if rows.noise is None else torch.tensor(rows.noise / s.y_scale / s.y_scale)
+    return torch.tensor(s.transform_y(rows.y)), noise
 
 
 def _shortest(X: Tensor) -> Tensor:

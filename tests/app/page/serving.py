@@ -1,9 +1,12 @@
 """A server for the tests of the page and the API, and the table that they send."""
 
 import socket
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -44,13 +47,35 @@ def wait_for_report(page: Any) -> None:
     eventually(lambda: page.evaluate(there))
 
 
+def free_port(host: str = "127.0.0.1") -> int:
+    with socket.socket() as free:
+        free.bind((host, 0))
+        return int(free.getsockname()[1])
+
+
+@contextmanager
+def command(port: int, *options: str) -> Iterator[tuple[subprocess.Popen[str], str, httpx.Client]]:
+    """`kitt serve` as a process of its own, the address that it prints, and a client, which waits until it answers."""
+    asked = [sys.executable, "-m", "kitt.app.cli", "serve", "--port", str(port), *options]
+    process = subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    patient = httpx.HTTPTransport(retries=8)  # the address is told before it answers
+    try:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        told = process.stdout.readline()
+        assert told, process.stderr.read()
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE, transport=patient) as http:
+            yield process, told.split()[0], http
+    finally:
+        process.kill()
+        process.communicate()
+
+
 class Server:
     """An application in a thread, at a free port."""
 
     def __init__(self, **settings: Any) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         chosen = Settings(port=self.port, **settings)
         self.app = create_app(chosen)
         self._server = server_of(self.app, chosen)

@@ -5,15 +5,12 @@ import gzip
 import io
 import logging
 import socket
-import subprocess
-import sys
 import threading
 import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 
-import httpx
 import numpy as np
 import pandas as pd
 import psutil
@@ -23,7 +20,7 @@ pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 
 import pyarrow as pa
 from pyarrow.parquet import write_table
-from serving import CSV, PATIENCE, Server, table
+from serving import CSV, PATIENCE, Server, command, free_port, table
 
 import kitt
 from kitt.app.page.jobs import Job
@@ -163,18 +160,12 @@ def test_a_token_is_demanded_where_one_is_set() -> None:
 
 
 def test_an_address_that_others_can_reach_has_a_token() -> None:
-    with socket.socket() as free:
-        free.bind(("0.0.0.0", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "kitt.app.cli", "serve", "--host", "0.0.0.0", "--port", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        address, _, token = process.stdout.readline().split()[0].partition("/?token=")
+    port = free_port("0.0.0.0")
+    with command(port, "--host", "0.0.0.0") as (_, told, http):
+        address, _, token = told.partition("/?token=")
         assert address == f"http://0.0.0.0:{port}"
-        http = httpx.Client(base_url=f"http://127.0.0.1:{port}", transport=httpx.HTTPTransport(retries=8))
-        assert http.get("/api/limits", timeout=PATIENCE).status_code == 401
+        assert http.get("/api/limits").status_code == 401
         assert http.get("/api/limits", headers={"Authorization": f"Bearer {token}"}).status_code == 200
-        process.terminate()
     assert len(token) >= 32
 
 

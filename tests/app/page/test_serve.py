@@ -6,23 +6,20 @@ import json
 import os
 import re
 import signal
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 import pandas as pd
+import psutil
 import pytest
 
 pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 
-from serving import CSV, EVIL, LONG, PATIENCE, Server, eventually, table
+from serving import CSV, EVIL, LONG, PATIENCE, Server, command, eventually, free_port, table
 
 from kitt.app.page.settings import Settings
 
@@ -202,16 +199,9 @@ def test_the_queue(slow: Server) -> None:
 
 
 def test_ctrl_c_ends_the_command_and_its_fits() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "kitt.app.cli", "serve", "--port", str(port)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        assert f"http://127.0.0.1:{port}" in process.stdout.readline()
-        patient = httpx.HTTPTransport(retries=8)  # the address is told before it answers
-        http = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE, transport=patient)
+    port = free_port()
+    with command(port) as (process, address, http):
+        assert address == f"http://127.0.0.1:{port}"
         job = http.post("/api/fit", json=LONG).json()
         with http.stream("GET", job["links"]["events"]) as events:
             states = []
@@ -224,8 +214,24 @@ def test_ctrl_c_ends_the_command_and_its_fits() -> None:
         assert process.wait(PATIENCE) == 0
         assert process.stderr is not None
         assert process.stderr.read() == ""
-    finally:
+
+
+@pytest.mark.slow
+def test_a_job_of_a_server_that_was_killed_is_told_lost_by_the_next_one() -> None:
+    port = free_port()
+    with command(port) as (process, _, http):
+        job = http.post("/api/fit", json=LONG).json()["links"]["self"]
+        eventually(lambda: http.get(job).json()["state"] == "running")
+        workers = psutil.Process(process.pid).children(recursive=True)
         process.kill()
+        process.wait()
+    assert workers
+    eventually(lambda: not any(worker.is_running() for worker in workers))
+    with command(port) as (_, _, http):
+        for method in ("GET", "DELETE"):
+            answer = http.request(method, job)
+            assert answer.status_code == 410
+            assert "was lost when the server was started again" in answer.json()["error"]["message"]
 
 
 def test_an_expired_job_is_forgotten() -> None:

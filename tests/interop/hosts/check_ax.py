@@ -109,6 +109,20 @@ def check_several_objectives(folder: Path) -> None:
     client.compute_analyses(display=False)
 
 
+def check_known_standard_errors(folder: Path) -> None:
+    client = client_of(SurrogateSpec(model_configs=[model_config()]))
+    for trial in range(9):
+        for index, p in client.get_next_trials(max_trials=1).items():
+            value = float(branin(torch.tensor([[p["x1"], p["x2"]]])))
+            client.complete_trial(trial_index=index, raw_data={"branin": (value, 1.0 + trial)})
+    (fitted,) = surrogate_of(client).model.fitted
+    known = fitted.rows.noise
+    assert known is not None
+    ratio = float(known.max() / known.min())
+    print(f"variances of the noise differ by a factor of {ratio:.1f}")
+    assert abs(ratio - (1.0 + len(known) - 1) ** 2) < 1e-3 * ratio
+
+
 def main() -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)

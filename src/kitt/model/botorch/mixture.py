@@ -133,7 +133,8 @@ class MixtureModel(BotorchModel, FantasizeMixin):
         return posterior if posterior_transform is None else posterior_transform(posterior)
 
     def _inputs(self, X: Tensor) -> Tensor:
-        """Points as BoTorch has them, standardised."""
+        """Points as BoTorch has them, standardised, after an input transform if the model was given one."""
+        X = self.transform_inputs(X)
         if X.dim() < 2 or X.shape[-1] != len(self.x_mean):
             raise InvalidInputError(f"expected points of shape (..., q, {len(self.x_mean)}), got {tuple(X.shape)}")
         raw = self.bounds[0] + (self.bounds[1] - self.bounds[0]) * X.to(self.bounds)
@@ -146,7 +147,7 @@ class MixtureModel(BotorchModel, FantasizeMixin):
         for part, entries in zip(self._parts, self.entries, strict=True):
             mean, covariance = function_at(part, Z)
             latent = torch.diagonal(covariance, dim1=-2, dim2=-1).clamp_min(0)
-            total_variance = latent + part.kernel.noise(part.theta, Z)
+            total_variance = latent + part.kernel.noise(part.theta, Z) + part.mean_noise
             observed = observed_variances(entries, part.noise_model, Z, mean, total_variance, torch)  # (C, ..., q)
             there = predicted_variances(observed, latent, noisy, torch)
             if noisy:
@@ -170,10 +171,15 @@ class MixtureModel(BotorchModel, FantasizeMixin):
     # new observations
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any) -> Any:
-        """The model with these parameters and weights, given more points (..., n, D) with targets (..., n, 1) too."""
-        if noise is not None:
+        """The model with these parameters and weights, given more points (..., n, D) with targets (..., n, 1) too.
+
+        `noise` (..., n, 1) are known variances of their noise, where those of the rows are known too; by default the mean of
+        these.
+        """
+        if noise is not None and not self._parts[0].mean_noise:
             raise InvalidInputError(
-                "expected observations with the model's own noise: it has no other; leave `noise` out"
+                "expected observations with the noise that the model estimates; got variances of it: leave `noise` out, or "
+                "give the variances of all rows when the model is fitted"
             )
         if Y.dim() < 2 or Y.shape[-1] != 1 or Y.shape[-2] != X.shape[-2]:
             raise InvalidInputError(
@@ -187,13 +193,13 @@ class MixtureModel(BotorchModel, FantasizeMixin):
                 f"expected positive targets, because a kernel of this model was fitted to their logarithm; got "
                 f"{float(Y.min()):g}: fit all points again"
             )
-        return self._conditioned(X, u)
+        return self._conditioned(X, u, None if noise is None else noise.to(u)[..., 0] / self.y_scale**2)
 
-    def _conditioned(self, X: Tensor, u: Tensor) -> MixtureModel:
+    def _conditioned(self, X: Tensor, u: Tensor, noise: Tensor | None = None) -> MixtureModel:
         """Given points with standardised targets, which a logarithm takes as positive ones."""
         Z = self._inputs(X)
         other = copy.copy(self)
-        other._modules = {**self._modules, "parts": torch.nn.ModuleList(p.extended(Z, u) for p in self._parts)}
+        other._modules = {**self._modules, "parts": torch.nn.ModuleList(p.extended(Z, u, noise) for p in self._parts)}
         return other
 
     def fantasize(self, X: Tensor, sampler: MCSampler, observation_noise: Tensor | None = None, **kwargs: Any) -> Any:

@@ -26,6 +26,7 @@ class Part(torch.nn.Module):
     L: Tensor
     LB: Tensor  # of a sparse posterior
     alpha: Tensor
+    noise: Tensor  # (..., N) known variances of the noise of y; zero where they are not known
 
     def __init__(self, gp: GP, noise_model: NoiseModel | None) -> None:
         super().__init__()
@@ -37,7 +38,10 @@ class Part(torch.nn.Module):
         self._lowest = float(gp.y.min()) - _BELOW if gp.warp.kind == "log" else -math.inf
         self.theta = torch.nn.Parameter(gp.fitted_kernel.theta, requires_grad=False)
         factors = dict(zip(("L", "LB"), posterior.factors, strict=False))
-        for name, value in {"X": posterior.basis, "y": gp.y, "alpha": posterior.alpha, **factors}.items():
+        noise = torch.zeros_like(gp.y) if gp.training.noise is None else gp.training.noise
+        self.mean_noise = gp.training.mean_noise
+        values = {"X": posterior.basis, "y": gp.y, "alpha": posterior.alpha, "noise": noise, **factors}
+        for name, value in values.items():
             # As in GPyTorch, rows are no state. Of a sparse posterior, which has no rows, all that it has is.
             self.register_buffer(name, value.clone(), persistent=self.is_sparse)
         self.register_load_state_dict_post_hook(_condition)
@@ -45,9 +49,8 @@ class Part(torch.nn.Module):
     def condition(self) -> None:
         """Compute the factors again from the parameters and the rows; a sparse posterior has no rows and keeps its own."""
         if not self.is_sparse:
-            K = self.kernel.matrix(self.theta, self.X) + torch.diag_embed(
-                self.kernel.noise(self.theta, self.X).expand(self.X.shape[:-1])
-            )
+            noise = self.kernel.noise(self.theta, self.X, self.noise).expand(self.X.shape[:-1])
+            K = self.kernel.matrix(self.theta, self.X) + torch.diag_embed(noise)
             self.L = cholesky(K, str(self.kernel.expression))
             self.alpha = _solve(self.L, self.y)
 
@@ -59,21 +62,28 @@ class Part(torch.nn.Module):
     def factors(self) -> tuple[Tensor, ...]:
         return (self.L, self.LB) if self.is_sparse else (self.L,)
 
-    def extended(self, Z: Tensor, u: Tensor) -> Part:
-        """Given points (..., n, D) with standardised targets (..., n) too: the Cholesky factor gets n more rows."""
+    def extended(self, Z: Tensor, u: Tensor, variance: Tensor | None = None) -> Part:
+        """Given points (..., n, D) with standardised targets (..., n) too: the Cholesky factor gets n more rows.
+
+        `variance` (..., n) is the known variance of their noise; by default the mean of those of the rows.
+        """
         if self.is_sparse:
             raise InvalidInputError(
                 "expected a model with an exact posterior; this one is sparse, and cannot be conditioned on single points: "
                 "use model.update(X, y) and to_botorch() again"
             )
         z = self.warp.forward_in(torch, u).clamp_min(self._lowest)
-        L = extended_factor(self.kernel, self.theta, self.X, self.L, Z)
+        more = torch.full(Z.shape[:-1], self.mean_noise, dtype=u.dtype)
+        if variance is not None:
+            more = variance * torch.exp(2 * self.warp.log_slope_in(torch, u))
+        L = extended_factor(self.kernel, self.theta, self.X, self.L, Z, more)
         batch, N, n = L.shape[:-2], self.X.shape[-2], Z.shape[-2]
         X = torch.cat([self.X.expand(*batch, N, -1), Z.expand(*batch, n, -1)], -2)
         several = torch.broadcast_shapes(batch, z.shape[:-1], self.y.shape[:-1])
         y = torch.cat([self.y.expand(*several, N), z.expand(*several, n)], -1)
         other = copy.copy(self)
-        other._buffers = {**self._buffers, "X": X, "y": y, "L": L, "alpha": _solve(L, y)}
+        noise = torch.cat([self.noise.expand(*batch, N), more.expand(*batch, n)], -1)
+        other._buffers = {**self._buffers, "X": X, "y": y, "L": L, "alpha": _solve(L, y), "noise": noise}
         return other
 
 

@@ -17,7 +17,7 @@ from botorch.models.transforms.input import AffineInputTransform
 from botorch.models.transforms.outcome import Standardize
 from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import AdditiveKernel, Kernel, ProductKernel, ScaleKernel
-from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.module import Module
 from gpytorch.priors import Prior
 from torch import Tensor
@@ -29,9 +29,11 @@ from kitt.fitting.starts import FlatPrior
 from kitt.kernels.fitted_kernel import FittedKernel
 from kitt.kernels.grammar import Primitive
 from kitt.kernels.kernel import Slot
-from kitt.kernels.priors import NOISE_FLOOR, Distribution, Parameter, preset
+from kitt.kernels.priors import NOISE_FLOOR, Distribution, Parameter, Preset, preset
+from kitt.table.dataset import Dataset
 from kitt.table.ranges import checked_box
 from kitt.table.scaling import Standardiser
+from kitt.table.table import target_of
 
 _NAMES = {
     Parameter.LENGTHSCALE: "lengthscale",
@@ -77,19 +79,23 @@ class TableScale(Standardize):
         return super().train(False)
 
 
-def single_task_gp(fitted: FittedKernel, prior: str, X: Any, y: Any, bounds: Any = None) -> SingleTaskGP:
-    """The GP given raw X (N, D) and y (N,); `prior` is a preset of `language.priors`."""
+def single_task_gp(fitted: FittedKernel, prior: str | Preset, rows: Dataset, bounds: Any = None) -> SingleTaskGP:
+    """The GP given rows in the units of the table; `prior` is a preset of `kernels.priors`.
+
+    Where variances of the noise are known, the noise is fixed: they and what was fitted beside them.
+    """
     dims = len(fitted.columns)
     s = fitted.standardiser or Standardiser.identity(dims)
     low, high = (np.zeros(dims), np.ones(dims)) if bounds is None else checked_box(bounds, dims)
-    kernel, likelihood = live(fitted, "botorch", standardised=True), _likelihood(fitted)
+    noise = target_of(rows, s)[1]
+    kernel, likelihood = live(fitted, "botorch", standardised=True), _likelihood(fitted, noise)
     priors = FlatPrior.of(preset(prior), fitted.kernel).slots
     terms = _terms(kernel)
-    for slot, distribution in priors:
+    for slot, distribution in priors if noise is None else priors[:-1]:
         _register(likelihood if slot.word is None else terms[slot.word], slot, distribution, fitted)
     return SingleTaskGP(
-        (tensor(np.array(X)) - tensor(low)) / tensor(high - low),
-        tensor(np.array(y)).unsqueeze(-1),
+        (tensor(np.array(rows.X)) - tensor(low)) / tensor(high - low),
+        tensor(np.array(rows.y)).unsqueeze(-1),
         likelihood=likelihood,
         covar_module=kernel,
         mean_module=FixedMean(0.0),
@@ -100,8 +106,10 @@ def single_task_gp(fitted: FittedKernel, prior: str, X: Any, y: Any, bounds: Any
     )
 
 
-def _likelihood(fitted: FittedKernel) -> GaussianLikelihood:
+def _likelihood(fitted: FittedKernel, known: Tensor | None) -> GaussianLikelihood | FixedNoiseGaussianLikelihood:
     noise = tensor(fitted.parameters["noise"]).clamp_min(NOISE_FLOOR * (1 + 1e-9))
+    if known is not None:
+        return FixedNoiseGaussianLikelihood(known + noise)
     return GaussianLikelihood(noise_constraint=GreaterThan(NOISE_FLOOR)).double().initialize(noise=noise)
 
 
