@@ -156,6 +156,9 @@ def finish(
     data: Annotated[
         Path | None, typer.Option(help="Folder of the tables that those losses come from; without it, KITT_DATA_DIR.")
     ] = None,
+    columns: Annotated[
+        Path | None, typer.Option(help="Folder of a run of the preset columns, whose network is added.")
+    ] = None,
     property_batches: Annotated[
         int,
         typer.Option(
@@ -174,6 +177,10 @@ def finish(
     with bar() as report:
         progress = partial(report, "calibrating")
         written = calibrate_run(run, out, given, property_batches=property_batches, progress=progress)
+    if columns is not None:
+        from kitt_lab.columns.train import finish_columns
+
+        finish_columns(columns, written)
     _tell(written)
     console.print(f"in {out}", highlight=False, soft_wrap=True)
 

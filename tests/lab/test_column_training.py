@@ -12,16 +12,18 @@ from typer.testing import CliRunner
 
 from kitt.app.cli.main import app
 from kitt.errors import InvalidInputError
+from kitt.network.caption import caption
 from kitt.network.checkpoint import load
+from kitt.network.column_network import ARRANGEMENTS, KINDS, NOISES
 from kitt.network.network import StemEncoder
 from kitt_lab.bench import columns as bench
 from kitt_lab.columns import corpus
 from kitt_lab.columns.corpus import Group, by_columns, extend, select
 from kitt_lab.columns.formulas import HELD_OUT, TRAINING, UNARY, Array, Mixture, draw_function
 from kitt_lab.columns.labels import labels_of
-from kitt_lab.columns.network import ARRANGEMENTS, KINDS, NOISES
-from kitt_lab.columns.train import ColumnTrainer, ColumnTraining, load_head, train_columns
+from kitt_lab.columns.train import ColumnTrainer, ColumnTraining, train_columns
 from kitt_lab.columns.world import WorldConfig, draw_tables
+from kitt_lab.train.runfolder import RunFolder
 
 # --- labels ----------------------------------------------------------------------------------------------------------
 
@@ -176,13 +178,19 @@ def test_a_run_is_not_overwritten_and_needs_hours(run: Path) -> None:
     assert "needs a budget in hours" in " ".join(f"{result.output}{result.exception}".split())
 
 
-def test_a_run_says_what_columns_do(run: Path) -> None:
-    head = load_head(run)
+def test_the_finished_checkpoint_says_what_columns_do(run: Path, tmp_path: Path) -> None:
+    bundled, path = load("default"), tmp_path / "mine.safetensors"
+    options = ["--property-batches", "0", "--columns", str(run), "--out", str(path)]
+    assert CliRunner().invoke(app, ["finish", "default", *options]).exit_code == 0
+    mine = load(path)
     X = np.random.default_rng(0).normal(size=(20, 3))
-    assert len(head.read(X, X[:, 0]).acting) == 3
-    line = bench.on_formula(str(run), 12, 3, 0)
+    said, before = caption(X, X[:, 0], network=mine), caption(X, X[:, 0])
+    assert said.columns is not None
+    assert said.words == before.words
+    assert mine.facts.extra["columns"]["steps"] == RunFolder(run).load_state()["step"]
+    assert set(mine.facts.extra) - set(bundled.facts.extra) <= {"columns"}
+    line = bench.on_formula(str(path), 12, 3, 0)
     assert np.shape(line["network"]["pairs"]) == np.shape(line["RBF"]["pairs"]) == (3, 3)
-    assert "network" not in bench.on_formula(None, 12, 3, 0)
 
 
 def test_summary_of_the_benchmark() -> None:

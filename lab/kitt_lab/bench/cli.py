@@ -237,9 +237,7 @@ def calibration(
 
 @app.command()
 def columns(
-    run: Annotated[
-        Path | None, typer.Option(help="Folder of a run of the preset columns; without it, fits alone are compared.")
-    ] = None,
+    model: Annotated[str, typer.Option("--network", help="Trained network: a bundled one or a file.")] = "default",
     count: Annotated[int, typer.Option(help="Random formulas of each size.", min=1)] = 100,
     sizes: Annotated[str, typer.Option(help="Rows and columns of the formulas.")] = "30x5,100x8",
     functions: Annotated[
@@ -256,13 +254,12 @@ def columns(
     from kitt_lab.bench import columns as c
     from kitt_lab.bench.simulators_data import NAMES
 
-    network = None if run is None else str(run)
     shapes = c.sizes_of(some_names(sizes, "sizes"))
-    lines = run_cells(c.formula_cells(network, shapes, count), out, jobs, retry=retry)
+    lines = run_cells(c.formula_cells(model, shapes, count), out, jobs, retry=retry)
     print_rows(c.formula_summary(lines), as_json, "random formulas")
     if functions != "none":
         names = chosen({"published": lambda: c.PUBLISHED, "all": lambda: NAMES}, functions, "set of functions")()
-        cells = c.simulator_cells(network, names, numbers_of(rows, "numbers of rows, such as 30,100", int))
+        cells = c.simulator_cells(model, names, numbers_of(rows, "numbers of rows, such as 30,100", int))
         print_rows(c.simulator_summary(run_cells(cells, out, jobs, retry=retry)), as_json, "simulators")
 
 

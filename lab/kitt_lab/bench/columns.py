@@ -11,31 +11,30 @@ import time
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache, partial
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from kitt.errors import InvalidInputError
 from kitt.fitting.fit import fit
 from kitt.fitting.gp import GP
+from kitt.network.caption import caption
+from kitt.network.checkpoint import load
+from kitt.network.column_features import COLUMN_SHARE, PAIR_SHARE, column_features
+from kitt.network.column_network import KINDS
+from kitt.network.columns import Columns
+from kitt.network.subsets import standardised
 from kitt.table.dataset import MIN_ROWS, Dataset
 from kitt_lab.bench import simulators_data
+from kitt_lab.bench.methods import fingerprint
 from kitt_lab.bench.recovery import calibration, calibration_error
 from kitt_lab.bench.runner import Cell, Line
-from kitt_lab.columns.answer import ColumnHead
-from kitt_lab.columns.features import COLUMN_SHARE, PAIR_SHARE, column_features
 from kitt_lab.columns.formulas import HELD_OUT, Array, Function
 from kitt_lab.columns.labels import APART, NOTHING, Differences, labels_of
-from kitt_lab.columns.network import KINDS
-from kitt_lab.columns.train import load_head
 from kitt_lab.columns.world import WorldConfig, draw_tables
-from kitt_lab.simulate import standardise
-from kitt_lab.train.runfolder import RunFolder
 
 WORLD = WorldConfig(mixture=HELD_OUT, noise=(1e-3, 0.43), no_signal=0.0)  # no noise to 30 % of the variance
 PUBLISHED = (  # functions of which it is published what each column does
@@ -67,32 +66,32 @@ def sizes_of(texts: Iterable[str]) -> list[tuple[int, int]]:
     return sizes
 
 
-def formula_cells(run: str | None, sizes: Iterable[tuple[int, int]], count: int) -> list[Cell]:
-    key = {"bench": "columns", "run": run, "step": None if run is None else _step(run)}
+def formula_cells(model: str, sizes: Iterable[tuple[int, int]], count: int) -> list[Cell]:
+    key = {"bench": "columns", "model": model, "network": fingerprint(model)}
     places = [(n, d, i) for n, d in sizes for i in range(count)]
     return [
-        Cell({**key, "n": n, "d": d, "index": i}, on_formula, {"run": run, "n": n, "d": d, "index": i})
+        Cell({**key, "n": n, "d": d, "index": i}, on_formula, {"model": model, "n": n, "d": d, "index": i})
         for n, d, i in places
     ]
 
 
-def simulator_cells(run: str | None, names: Sequence[str], rows: Iterable[int]) -> list[Cell]:
-    key = {"bench": "columns of simulators", "run": run, "step": None if run is None else _step(run)}
+def simulator_cells(model: str, names: Sequence[str], rows: Iterable[int]) -> list[Cell]:
+    key = {"bench": "columns of simulators", "model": model, "network": fingerprint(model)}
     return [
-        Cell({**key, "function": name, "n": n}, on_simulator, {"run": run, "name": name, "n": n})
+        Cell({**key, "function": name, "n": n}, on_simulator, {"model": model, "name": name, "n": n})
         for name in names
         for n in rows
     ]
 
 
-def on_formula(run: str | None, n: int, d: int, index: int) -> dict[str, Any]:
+def on_formula(model: str, n: int, d: int, index: int) -> dict[str, Any]:
     table = draw_tables(WORLD, 1, n, d, zlib.crc32(f"columns {n} {d} {index}".encode()))
     X, y = table.X[0].double().numpy(), table.y[0].double().numpy()
     truth = {"kinds": table.kinds[0].tolist(), "effects": table.effects[0].tolist(), "joint": table.joint[0].tolist()}
-    return truth | _said(run, X, y)
+    return truth | _said(model, X, y)
 
 
-def on_simulator(run: str | None, name: str, n: int) -> dict[str, Any]:
+def on_simulator(model: str, name: str, n: int) -> dict[str, Any]:
     functions = simulators_data.package()
     listed = simulators_data.FUNCTIONS[name]
     made = getattr(functions, name)
@@ -104,37 +103,28 @@ def on_simulator(run: str | None, name: str, n: int) -> dict[str, Any]:
 
     labels = labels_of(value, rows[n:], list(range(rows.shape[1])), np.random.default_rng(0))
     truth = {"kinds": labels.kinds.tolist(), "effects": labels.effects.tolist(), "joint": labels.joint.tolist()}
-    return truth | _said(run, rows[:n], value(rows[:n]))
+    return truth | _said(model, rows[:n], value(rows[:n]))
 
 
 # --- what is said ----------------------------------------------------------------------------------------------------
 
 
-def _said(run: str | None, X: Array, y: Array) -> dict[str, Any]:
+def _said(model: str, X: Array, y: Array) -> dict[str, Any]:
     """Scores of columns and pairs by each way, and their CPU seconds."""
+    loaded = load(model)
     out: dict[str, Any] = {}
-    if run is not None:
-        head = _head(run)
-        columns, seconds = _timed(lambda: head.read(X, y))
+    columns, seconds = _timed(lambda: caption(X, y, 1, network=loaded).columns)
+    if isinstance(columns, Columns):
         out["beliefs"] = [[kinds[kind] for kind in KINDS] for kinds in columns.kinds]
         pairs = [list(row) for row in columns.pairs]
         out["network"] = {"columns": list(columns.acting), "pairs": pairs, "seconds": seconds}
-    found, seconds = _timed(lambda: column_features(*(standardise(torch.from_numpy(v)[None], 1) for v in (X, y))))
+    found, seconds = _timed(lambda: column_features(*standardised([(X, y)])))
     shares = found.columns[0, :, COLUMN_SHARE].exp(), found.pairs[0, ..., PAIR_SHARE].exp()
     out["quick fit"] = {"columns": shares[0].tolist(), "pairs": shares[1].tolist(), "seconds": seconds}
     for expression in FITS:
         gp, seconds = _timed(partial(fit, expression, Dataset.from_arrays(X, y), random_state=0))
         out[expression] = _effects(partial(_mean, gp), X) | {"seconds": seconds}
     return out
-
-
-@lru_cache
-def _head(run: str) -> ColumnHead:
-    return load_head(Path(run))
-
-
-def _step(run: str) -> int:
-    return int(RunFolder(run).load_state()["step"])
 
 
 def _timed(work: Callable[[], Any]) -> tuple[Any, float]:

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from kitt.files import replacing
+from kitt.network.column_features import READING, column_features
+from kitt.network.column_network import KINDS, Inputs
 from kitt.network.network import StemEncoder
 from kitt.network.subsets import READINGS
-from kitt_lab.columns.features import READING, column_features
 from kitt_lab.columns.labels import APART
-from kitt_lab.columns.network import KINDS, Inputs
 from kitt_lab.columns.world import Tables, WorldConfig, draw_size, draw_tables
 from kitt_lab.simulate import standardise
 

@@ -18,8 +18,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from kitt.network.column_network import ARRANGEMENTS, KINDS
 from kitt_lab.columns.formulas import Array, Function, Random
-from kitt_lab.columns.network import ARRANGEMENTS, KINDS
 
 NOTHING = 1e-3  # total effect below which a column does nothing
 APART = 1e-2  # joint effect below which columns do not act together

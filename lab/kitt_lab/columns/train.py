@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,10 +23,10 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from kitt.errors import InvalidInputError
 from kitt.network import checkpoint
+from kitt.network.column_network import ColumnConfig, ColumnNetwork, Inputs, Logits
+from kitt.network.columns import PREFIX, to_tensors
 from kitt.network.network import StemEncoder
-from kitt_lab.columns.answer import ColumnHead
 from kitt_lab.columns.corpus import Group, Targets, by_columns, extend, select
-from kitt_lab.columns.network import ColumnConfig, ColumnNetwork, Inputs, Logits
 from kitt_lab.columns.world import WorldConfig
 from kitt_lab.train.loop import Progress
 from kitt_lab.train.runfolder import RunFolder
@@ -95,6 +96,8 @@ class ColumnTrainer:
         decays = [{"params": matrices, "weight_decay": config.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
         self.optimiser = torch.optim.AdamW(decays, lr=config.lr, betas=(0.9, 0.98), fused=True)
         self.step = 0
+        self.best = self.average.state_dict()  # of the evaluations
+        self.least = math.inf  # the loss there
 
     @property
     def averaged(self) -> ColumnNetwork:
@@ -138,6 +141,13 @@ class ColumnTrainer:
                     counts[name] = counts.get(name, 0) + len(told.noise)
         return {name: value / counts[name] for name, value in sums.items()}
 
+    def keep_best(self) -> dict[str, float]:
+        """Evaluate, and keep the averaged weights if no evaluation had a lower loss."""
+        scores = self.evaluate()
+        if (loss := sum(_WEIGHTS[name] * value for name, value in scores.items())) < self.least:
+            self.least, self.best = loss, deepcopy(self.average.state_dict())
+        return scores
+
     def temperatures(self) -> dict[str, float]:
         """For each thing that is said, the temperature of highest likelihood on the tables that are left out."""
         with torch.inference_mode():
@@ -158,13 +168,14 @@ class ColumnTrainer:
 
     def state(self) -> dict[str, Any]:
         modules = {name: getattr(self, name).state_dict() for name in ("network", "average", "optimiser")}
-        return modules | {"generator": self.generator.get_state(), "step": self.step}
+        own = {"generator": self.generator.get_state(), "step": self.step}
+        return modules | own | {"best": self.best, "least": self.least}
 
     def restore(self, state: dict[str, Any]) -> None:
         for name in ("network", "average", "optimiser"):
             getattr(self, name).load_state_dict(state[name])
         self.generator.set_state(state["generator"])
-        self.step = state["step"]
+        self.step, self.best, self.least = state["step"], state["best"], state["least"]
 
 
 def _part(group: Group, is_left_out: bool) -> Group:
@@ -199,17 +210,15 @@ def train_columns(
     with folder.locked():
         if not resume and (folder.has_run() or folder.log.exists()):
             raise InvalidInputError(f"{out} holds a training run: go on with it by --resume, or use another folder")
-        _simulate(config, folder, _encoder(config), 3600 * CORPUS_SHARE * hours)
+        encoder = checkpoint.load(config.encoder).model.encoder
+        if not isinstance(encoder, StemEncoder):
+            raise InvalidInputError(
+                f"columns are read from the statistics of the network 'default', not of '{config.encoder}'"
+            )
+        _simulate(config, folder, encoder, 3600 * CORPUS_SHARE * hours)
         trainer = ColumnTrainer(config, by_columns(folder.path / "corpus"))
         _epochs(trainer, folder, 3600 * (1 - CORPUS_SHARE) * hours, progress)
     return folder.state
-
-
-def _encoder(config: ColumnTraining) -> StemEncoder:
-    encoder = checkpoint.load(config.encoder).model.encoder
-    if not isinstance(encoder, StemEncoder):
-        raise InvalidInputError(f"columns are read by a network like 'default', which '{config.encoder}' is not")
-    return encoder
 
 
 def _simulate(config: ColumnTraining, folder: RunFolder, encoder: StemEncoder, seconds: float) -> None:
@@ -235,8 +244,10 @@ def _epochs(
     smooth = math.nan
 
     def save() -> None:
-        own = {"elapsed": elapsed, "config": asdict(trainer.config), "sizes": trainer.network.config.to_dict()}
-        folder.save_state(trainer.state() | own | {"temperatures": trainer.temperatures()})
+        scores = trainer.keep_best()
+        folder.append({"event": "eval", "step": trainer.step, "elapsed": elapsed, "scores": scores})
+        own = {"elapsed": elapsed, "config": asdict(trainer.config)}
+        folder.save_state(trainer.state() | own)
 
     while elapsed < seconds:
         values = trainer.train_step(elapsed / seconds)
@@ -249,19 +260,30 @@ def _epochs(
         if now - saved > _SAVE_SECONDS:
             saved = now
             save()
-            folder.append({"event": "eval", "step": trainer.step, "elapsed": elapsed, "scores": trainer.evaluate()})
         if progress is not None:
             rate, spent = trainer.step / elapsed * trainer.config.batch, elapsed / seconds
             progress(Progress(trainer.step, smooth, rate, spent, elapsed, max(seconds - elapsed, 0.0)))
     save()
-    folder.append({"event": "eval", "step": trainer.step, "elapsed": elapsed, "scores": trainer.evaluate()})
 
 
-def load_head(run: Path) -> ColumnHead:
-    """The network of a run, as far as it is trained."""
-    state = RunFolder(run).load_state()
-    config = ColumnTraining(**state["config"])
-    network = ColumnNetwork(ColumnConfig(**state["sizes"]))
-    averaged = {key.removeprefix("module."): value for key, value in state["average"].items() if key != "n_averaged"}
-    network.load_state_dict(averaged)
-    return ColumnHead(network.eval().requires_grad_(False), _encoder(config), state["temperatures"])
+def finish_columns(run: Path, checkpoint_file: Path) -> None:
+    """Add the network of columns of a run to the checkpoint whose encodings it reads, with temperatures.
+
+    The temperatures are those of highest likelihood on the tables of the corpus that were left out of training.
+    """
+    folder, loaded = RunFolder(run), checkpoint.load(checkpoint_file)
+    state = folder.load_state()
+    corpus = by_columns(folder.path / "corpus")
+    trainer = ColumnTrainer(ColumnTraining(**state["config"]), corpus)
+    trainer.restore(state)
+    trainer.average.load_state_dict(trainer.best)
+    learned = {
+        "config": trainer.network.config.to_dict(),
+        "temperatures": trainer.temperatures(),
+        "tables": sum(len(told.noise) for _, told in corpus.values()),
+        "steps": state["step"],
+        "seconds": state["elapsed"] + sum(e["seconds"] for e in folder.events() if e["event"] == "corpus"),
+    }
+    kept = {key: value for key, value in loaded.tensors.items() if not key.startswith(PREFIX)}
+    facts = replace(loaded.facts, extra=loaded.facts.extra | {"columns": learned})
+    checkpoint.save(checkpoint_file, loaded.model, facts, tensors=kept | to_tensors(trainer.averaged), half=True)

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kitt.network.column_network import NOISES
 from kitt_lab.columns.formulas import TRAINING, Array, Mixture, Random, draw_function
 from kitt_lab.columns.labels import APART, NOTHING, labels_of
-from kitt_lab.columns.network import NOISES
 from kitt_lab.simulate import standardise, tabular_inputs
 from kitt_lab.world import real_inputs
 

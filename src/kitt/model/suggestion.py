@@ -134,6 +134,7 @@ class Suggestion:
                 {"expressions": list(map(str, group.expressions)), "probability": group.probability}
                 for group in self.captions.groups
             ],
+            "column_beliefs": self._column_beliefs(),
             "strangeness": self.captions.strangeness,
             "noise": self.captions.noise,
             "warnings": list(self.warnings),
@@ -145,9 +146,27 @@ class Suggestion:
             out["failures"] = list(map(str, self.failures))
         return out
 
+    def _column_beliefs(self) -> dict[str, Any] | None:
+        """What the network believes that the columns do, as JSON types; None if it does not say it."""
+        columns, names = self.captions.columns, self.dataset.names
+        if columns is None:
+            return None
+        return {
+            "kinds": {name: dict(kinds) for name, kinds in zip(names, columns.kinds, strict=True)},
+            "pairs": [{"columns": [names[i], names[j]], "probability": p} for i, j, p in columns.together],
+            "arrangement": dict(columns.arrangement),
+            "noise": dict(columns.noise),
+            "rough": columns.rough,
+            "captions": [
+                {"expression": c.expression.text(names), "probability": c.probability} for c in columns.captions
+            ],
+        }
+
     def __str__(self) -> str:
         lines = ["what the network believes"]
         lines += [f"{p.probability:11.0%}  {p.name}: {p.meaning}" for p in self.properties]
+        if self.captions.columns is not None:
+            lines += [f"{p:11.0%}  {what}" for p, what in self.captions.columns.sentences(self.dataset.names)]
         lines += [
             "",
             "probability  loss  kernel",

@@ -9,28 +9,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from numbers import Integral
 from os import PathLike
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from kitt.errors import InvalidInputError
 from kitt.kernels.grammar import WORDS, Expression
 from kitt.network.advice import advice_features
 from kitt.network.checkpoint import LoadedModel, load
-from kitt.network.network import StemEncoder
+from kitt.network.columns import Columns, read_columns
+from kitt.network.network import StemEncoder, StemOutput
 from kitt.network.properties import Group, Property, alike, properties
 from kitt.network.ranking import RANKINGS, ranked
 from kitt.network.search import SEARCHES, Stepper, Sums, merge_orders
-from kitt.network.subsets import READINGS, Reading, subsets
+from kitt.network.subsets import READINGS, Reading, standardised, subsets
 from kitt.table.dataset import MIN_ROWS
 from kitt.table.reading import refusal
-from kitt.table.scaling import FloatArray, Standardiser
+from kitt.table.scaling import FloatArray
 from kitt.threads import threads_for
 
 _GROUPS = 6  # largest number of groups of captions that are returned
@@ -73,6 +73,9 @@ class Captions:
         probability of all captions with that property. Empty for `head="classifier"`.
     groups : tuple of Group
         The captions that were found, with similar ones grouped together, the most probable group first.
+    columns : Columns or None
+        What each column does, which columns act together, and kernels composed of that; None if the checkpoint does not
+        say it.
 
     Examples
     --------
@@ -91,6 +94,7 @@ class Captions:
     noise: float | None
     properties: tuple[Property, ...] = ()
     groups: tuple[Group, ...] = ()
+    columns: Columns | None = None
 
     def __repr__(self) -> str:
         return f"<Captions: {', '.join(f'{c.expression} {c.probability:.1%}' for c in self.ranked)}>"
@@ -124,6 +128,7 @@ def caption(
     reading: str = "quick",
     random_state: int = 0,
     check: bool = True,
+    columns: bool = True,
 ) -> Captions:
     """Predict the kernels of a table with the network, without fitting anything.
 
@@ -151,6 +156,8 @@ def caption(
         Seed of the subsets of a large table and of sampling.
     check : bool
         Refuse a table of fewer than eight rows or of a constant target, of which nothing can be known.
+    columns : bool
+        Also say what each column does.
 
     Returns
     -------
@@ -166,7 +173,10 @@ def caption(
     Linear
     """
     options = {"head": head, "search": search, "ranking": ranking, "reading": reading}
-    return caption_each([(X, y)], k, network=network, random_state=random_state, check=check, **options)[0]
+    said = caption_each(
+        [(X, y)], k, network=network, random_state=random_state, check=check, columns=columns, **options
+    )
+    return said[0]
 
 
 def caption_each(
@@ -180,6 +190,7 @@ def caption_each(
     reading: str = "quick",
     random_state: int = 0,
     check: bool = True,
+    columns: bool = True,
 ) -> list[Captions]:
     """What `caption` does for each of several tables, which the network reads in one batch if they have one size."""
     _check_options(k, head=head, search=search, ranking=ranking, reading=reading)
@@ -191,7 +202,7 @@ def caption_each(
             raise refusal("a target that varies", f"{y[0]} in every row", "give another y")
     loaded, seed = network if isinstance(network, LoadedModel) else load(os.fspath(network)), checked_seed(random_state)
     with torch.inference_mode(), threads_for(READINGS[reading].max_rows):
-        views = encode_tables(loaded, checked, seed, READINGS[reading])
+        views = encode_tables(loaded, checked, seed, READINGS[reading], columns)
         return [_caption(loaded, v, k, head, search, ranking, torch.Generator().manual_seed(seed)) for v in views]
 
 
@@ -226,6 +237,7 @@ class View:
     strangeness: float | None
     roughness: Tensor | None
     noise: float | None
+    columns: Columns | None = None  # what they do
 
 
 def encode_table(
@@ -236,13 +248,20 @@ def encode_table(
 
 
 def encode_tables(
-    loaded: LoadedModel, tables: Sequence[tuple[FloatArray, FloatArray]], random_state: int, reading: Reading
+    loaded: LoadedModel,
+    tables: Sequence[tuple[FloatArray, FloatArray]],
+    random_state: int,
+    reading: Reading,
+    columns: bool = False,
 ) -> list[View]:
-    """The encodings of several tables, from one batch if their subsets have one size."""
+    """The encodings of several tables, from one batch if their subsets have one size; with `columns`, what these do."""
     drawn = [subsets(X, y, random_state, reading) for X, y in tables]
-    read = [_standardised(X, y, places) for (X, y), places in zip(tables, drawn, strict=True)]
+    read = [
+        standardised([(X, y)] if places is None else [(X[i], y[i]) for i in places])
+        for (X, y), places in zip(tables, drawn, strict=True)
+    ]
     if len({X.shape[1:] for X, _ in read}) > 1:
-        return [encode_tables(loaded, [table], random_state, reading)[0] for table in tables]
+        return [encode_tables(loaded, [table], random_state, reading, columns)[0] for table in tables]
     batch, counts = (torch.cat(part) for part in zip(*read, strict=True)), [len(X) for X, _ in read]
     rows = [len(X) if i is None else len(np.unique(i)) for (X, _), i in zip(tables, drawn, strict=True)]
     sizes = [(X.shape[0], X.shape[1]) for X, _ in tables]
@@ -250,23 +269,16 @@ def encode_tables(
     if not isinstance(encoder, StemEncoder):
         encodings = loaded.model.encode(*batch).split(counts)
         return [View(e, size, n, None, None, None) for e, size, n in zip(encodings, sizes, rows, strict=True)]
-    seen, limit = encoder.read(*batch), loaded.facts.extra.get("strangeness_limit")
+    said, limit = encoder.read(*batch), loaded.facts.extra.get("strangeness_limit")
+    parts = (getattr(said, field.name).split(counts) for field in fields(StemOutput))
     views = []
-    parts = (part.split(counts) for part in (seen.encodings, seen.strangeness, seen.roughness, seen.noise))
-    for size, n, encodings, strangeness, roughness, noise in zip(sizes, rows, *parts, strict=True):
-        strange = None if limit is None else float(strangeness.mean()) / limit
-        views.append(View(encodings, size, n, strange, roughness.mean(0).exp(), float(noise.mean().exp())))
+    for (X, y), size, n, own in zip(tables, sizes, rows, zip(*parts, strict=True), strict=True):
+        seen = StemOutput(*own)
+        strange = None if limit is None else float(seen.strangeness.mean()) / limit
+        told = read_columns(loaded.columns, seen, X, y, random_state) if columns and loaded.columns else None
+        roughness, noise = seen.roughness.mean(0).exp(), float(seen.noise.mean().exp())
+        views.append(View(seen.encodings, size, n, strange, roughness, noise, told))
     return views
-
-
-def _standardised(X: FloatArray, y: FloatArray, places: list[NDArray[np.intp]] | None) -> tuple[Tensor, Tensor]:
-    """The subsets of a table at these places, or the table, each standardised: (S, N, D) and (S, N)."""
-    scaled = []
-    for part_X, part_y in [(X, y)] if places is None else [(X[i], y[i]) for i in places]:
-        standardiser = Standardiser.fit(part_X, part_y)
-        scaled.append((standardiser.transform_x(part_X), standardiser.transform_y(part_y)))
-    together = (np.stack(part) for part in zip(*scaled, strict=True))
-    return tuple(torch.from_numpy(part).float() for part in together)  # type: ignore[return-value]
 
 
 def _check_arrays(X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
@@ -312,7 +324,7 @@ def _caption(
     roughness = None if view.roughness is None else tuple(map(float, view.roughness))
     groups = alike([(Expression.from_indices(words), p) for words, p in said])[:_GROUPS]
     seen = (view.rows, view.strangeness, roughness, view.noise)
-    return Captions(tuple(captions), tuple(map(float, words)), *seen, believed, groups)
+    return Captions(tuple(captions), tuple(map(float, words)), *seen, believed, groups, view.columns)
 
 
 def _signal(caption: Sequence[int]) -> frozenset[int]:

@@ -1,7 +1,8 @@
 """A trained network in one safetensors file: weights, config, word list, and where they come from.
 
 The header holds the metadata, `Checkpoint`, as JSON; tensors named "model.*" are the weights, and "extra.*" what else was
-learned (the expected losses of kernels, `network.advice`). Checkpoints in `kitt/network/weights` are loaded by name.
+learned: the expected losses of kernels (`network.advice`) and what columns do (`network.columns`). Checkpoints in
+`kitt/network/weights` are loaded by name.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from torch import Tensor
 from kitt.errors import CheckpointError, InvalidInputError
 from kitt.files import check_format, replacing
 from kitt.kernels.grammar import WORDS
-from kitt.network import advice, network
+from kitt.network import advice, columns, network
 from kitt.network.advice import AdviceHead
+from kitt.network.columns import ColumnHead
 from kitt.network.network import CONFIGS, Captioner, CaptionerConfig
 
 FORMAT = "kitt-checkpoint"
@@ -95,6 +97,11 @@ class LoadedModel:
     def advice(self) -> AdviceHead | None:
         """The head that predicts the losses of kernels; None if the checkpoint has none."""
         return advice.from_tensors(self.tensors)
+
+    @cached_property
+    def columns(self) -> ColumnHead | None:
+        """The network that says what each column does; None if the checkpoint has none."""
+        return columns.from_tensors(self.tensors, self.facts.extra.get("columns"))
 
 
 def save(

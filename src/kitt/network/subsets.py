@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kitt.table.scaling import FloatArray, centre_and_scale
+from kitt.table.scaling import FloatArray, Standardiser, centre_and_scale
 
 MIN_ROWS = 64  # smallest number of rows of a subset of a large table; set by hand
 
@@ -54,6 +55,16 @@ def subsets(
     copy[order] = position - torch.where(is_new, position, 0).cummax(0).values
     hashes = (_mixed(key + copy * _ODD, 3 + i + _SUBSET_SEEDS * random_state) for i in range(reading.subsets))
     return [hashed.topk(cap, largest=False).indices.numpy() for hashed in hashes]
+
+
+def standardised(tables: Sequence[tuple[FloatArray, FloatArray]]) -> tuple[Tensor, Tensor]:
+    """Tables of equal size as tensors (B, N, D) and (B, N) in single precision, each standardised by itself."""
+    scaled = []
+    for X, y in tables:
+        standardiser = Standardiser.fit(X, y)
+        scaled.append((standardiser.transform_x(X), standardiser.transform_y(y)))
+    inputs, targets = (torch.from_numpy(np.stack(parts)).float() for parts in zip(*scaled, strict=True))
+    return inputs, targets
 
 
 def _row_keys(values: FloatArray, seed: int) -> Tensor:

@@ -36,6 +36,7 @@ def print_captions(record: dict[str, Any]) -> None:
     console.print(f"{record['table']}: {about}", markup=False, highlight=False, soft_wrap=True)
     console.print("what the network believes, before anything is fitted", highlight=False)
     print_properties(record["properties"])
+    print_columns(record["column_beliefs"])
     has_losses = record["captions"][0]["expected_loss"] is not None
     grid = Table("kernel", "probability", "with similar kernels", *(["expected loss"] if has_losses else []))
     for caption in sorted(record["captions"], key=lambda caption: -caption["probability"]):
@@ -59,6 +60,25 @@ def print_properties(believed: Iterable[dict[str, Any]], width: int = 20) -> Non
         bar = "█" * round(width * p["probability"])
         line = f"  {p['name']:17} {p['probability']:4.0%} [blue]{bar:{width}}[/] [dim]{p['meaning']}[/]"
         console.print(line, highlight=False, soft_wrap=True)
+
+
+def print_columns(believed: dict[str, Any] | None) -> None:
+    """Print what each column does most probably, pairs that act together, and kernels composed of that."""
+    if believed is None:
+        return
+    from kitt.network.columns import EVEN, MEANINGS, PAIRS_SAID
+
+    console.print("what each column does", highlight=False)
+    for name, kinds in believed["kinds"].items():
+        best = max(kinds, key=kinds.__getitem__)
+        console.print(f"  {escape(name):17} {kinds[best]:4.0%} {MEANINGS[best]}", highlight=False, soft_wrap=True)
+    for pair in [pair for pair in believed["pairs"] if pair["probability"] > EVEN][:PAIRS_SAID]:
+        both = escape(" and ".join(pair["columns"]))
+        console.print(f"  {both:17} {pair['probability']:4.0%} act together", highlight=False, soft_wrap=True)
+    for caption in believed["captions"][:3]:
+        console.print(
+            f"  {escape(caption['expression'])} ({caption['probability']:.0%})", highlight=False, soft_wrap=True
+        )
 
 
 def notes(texts: Iterable[str]) -> None:

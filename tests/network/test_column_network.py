@@ -1,34 +1,45 @@
-"""What each column does: symmetries, quick fits of few rows, and composed kernels."""
+"""What each column does: symmetries, quick fits of few rows, composed kernels, and the checkpoint that holds it."""
+
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from kitt.kernels.grammar import parse
-from kitt.network.checkpoint import load
-from kitt.network.network import StemEncoder
+import kitt
+from kitt.kernels.grammar import Expression, parse
+from kitt.network.caption import caption
+from kitt.network.checkpoint import LoadedModel, load, save
+from kitt.network.column_features import column_features
+from kitt.network.column_network import ARRANGEMENTS, KINDS, NOISES, ColumnConfig, ColumnNetwork
+from kitt.network.columns import Columns, to_tensors, with_captions
 from kitt.table.scaling import FloatArray
-from kitt_lab.columns.answer import ColumnHead, Columns, with_captions
-from kitt_lab.columns.features import COLUMN_SHARE, PAIR_SHARE, column_features
-from kitt_lab.columns.network import ARRANGEMENTS, KINDS, NOISES, ColumnConfig, ColumnNetwork
 
 NAMES = ("month", "year", "temp", "alloy")
 
 
 @pytest.fixture(scope="module")
-def head() -> ColumnHead:
-    """A network of columns with random weights, which reads the bundled network."""
-    loaded = load("default")
-    assert isinstance(loaded.model.encoder, StemEncoder)
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
+    """The bundled network with a network of columns that has random weights."""
+    bundled = load("default")
+    size = bundled.facts.config.width
     found = column_features(torch.randn(1, 9, 2), torch.randn(1, 9))
     config = ColumnConfig(
-        column_size=found.columns.shape[-1] + 1 + loaded.facts.config.width,
+        column_size=found.columns.shape[-1] + 1 + size,
         pair_size=found.pairs.shape[-1],
         whole_size=found.whole.shape[-1] + 1,
     )
     torch.manual_seed(0)
-    temperatures = dict.fromkeys(("kinds", "pairs", "arrangement", "noise", "rough"), 1.0)
-    return ColumnHead(ColumnNetwork(config).eval(), loaded.model.encoder, temperatures)
+    network = ColumnNetwork(config)
+    learned = {
+        "config": config.to_dict(),
+        "temperatures": dict.fromkeys(("kinds", "pairs", "arrangement", "noise", "rough"), 1.0),
+    }
+    facts = replace(bundled.facts, extra=bundled.facts.extra | {"columns": learned})
+    tensors = bundled.tensors | to_tensors(network)
+    path = tmp_path_factory.mktemp("columns") / "mine.safetensors"
+    return load(save(path, bundled.model, facts, tensors=tensors, half=True))
 
 
 def table(n: int, d: int, seed: int = 0) -> tuple[FloatArray, FloatArray]:
@@ -37,11 +48,17 @@ def table(n: int, d: int, seed: int = 0) -> tuple[FloatArray, FloatArray]:
     return X, np.sin(2 * X[:, 0]) + X[:, 1] * X[:, -1] + 0.1 * rng.normal(size=n)
 
 
+def read(loaded: LoadedModel, X: FloatArray, y: FloatArray) -> Columns:
+    columns = caption(X, y, 1, network=loaded).columns
+    assert columns is not None
+    return columns
+
+
 @pytest.mark.parametrize("n", [20, 300])  # of the larger table, some rows are read, and fewer are fitted
-def test_kinds_and_pairs_move_with_their_columns(head: ColumnHead, n: int) -> None:
+def test_kinds_and_pairs_move_with_their_columns(loaded: LoadedModel, n: int) -> None:
     X, y = table(n, 5)
     order = [3, 0, 4, 2, 1]
-    before, after = head.read(X, y), head.read(X[:, order], y)
+    before, after = read(loaded, X, y), read(loaded, X[:, order], y)
     said = np.array([list(kinds.values()) for kinds in before.kinds])
     np.testing.assert_allclose([list(kinds.values()) for kinds in after.kinds], said[order], atol=1e-2)
     np.testing.assert_allclose(np.array(after.pairs), np.array(before.pairs)[np.ix_(order, order)], atol=1e-2)
@@ -50,23 +67,52 @@ def test_kinds_and_pairs_move_with_their_columns(head: ColumnHead, n: int) -> No
 
 
 @pytest.mark.parametrize("n", [20, 300])
-def test_the_order_of_the_rows_does_not_matter(head: ColumnHead, n: int) -> None:
+def test_the_order_of_the_rows_does_not_matter(loaded: LoadedModel, n: int) -> None:
     X, y = table(n, 4)
     order = np.random.default_rng(1).permutation(n)
-    before, after = head.read(X, y), head.read(X[order], y[order])
+    before, after = read(loaded, X, y), read(loaded, X[order], y[order])
     np.testing.assert_allclose(np.array(after.pairs), np.array(before.pairs), atol=1e-2)
     for first, second in zip(before.kinds, after.kinds, strict=True):
         np.testing.assert_allclose(list(first.values()), list(second.values()), atol=1e-2)
 
 
-def test_pairs_are_symmetric_and_probabilities_add_up(head: ColumnHead) -> None:
-    columns = head.read(*table(30, 6))
+def test_pairs_are_symmetric_and_probabilities_add_up(loaded: LoadedModel) -> None:
+    columns = read(loaded, *table(30, 6))
     pairs = np.array(columns.pairs)
     np.testing.assert_allclose(pairs, pairs.T)
     assert (np.diag(pairs) == 0).all()
     for beliefs in (*columns.kinds, columns.arrangement, columns.noise):
         assert sum(beliefs.values()) == pytest.approx(1.0)
     assert sum(c.probability for c in columns.captions) <= 1 + 1e-9
+
+
+def test_a_network_without_them_says_nothing_of_columns() -> None:
+    assert caption(*table(30, 2), network="paper").columns is None
+
+
+def test_the_words_of_the_paper_are_what_they_were(loaded: LoadedModel) -> None:
+    X, y = table(40, 3)
+    before, after = caption(X, y), caption(X, y, network=loaded)
+    assert before.words == after.words
+    assert [c.expression for c in before] == [c.expression for c in after]
+
+
+def test_json_and_text_name_the_columns(loaded: LoadedModel, tmp_path: Path) -> None:
+    X, y = table(30, 4)
+    columns = [*zip(NAMES, X.T, strict=True), ("target", y)]
+    path = tmp_path / "table.csv"
+    path.write_text(",".join(name for name, _ in columns) + "\n")
+    with path.open("a") as file:
+        np.savetxt(file, np.column_stack([values for _, values in columns]), delimiter=",")
+    model = save(tmp_path / "m.safetensors", loaded.model, loaded.facts, tensors=loaded.tensors, half=True)
+    suggestion = kitt.suggest(str(path), target="target", network=model)
+    record = suggestion.to_dict()["column_beliefs"]
+    assert set(record["kinds"]) == set(NAMES)
+    assert set(record["kinds"]["year"]) == set(KINDS)
+    assert all(set(pair["columns"]) < set(NAMES) for pair in record["pairs"])
+    for composed in record["captions"]:
+        assert Expression.parse(composed["expression"], NAMES)
+    assert "year: " in str(suggestion)
 
 
 # --- quick fits ------------------------------------------------------------------------------------------------------
@@ -79,9 +125,9 @@ def test_quick_fits_see_which_columns_act() -> None:
     y = torch.sin(2 * X[..., 0]) + X[..., 1] * X[..., 2]
     y = (y - y.mean(1, keepdim=True)) / y.std(1, keepdim=True)
     found = column_features(X, y)
-    share = found.columns[..., COLUMN_SHARE]
+    share = found.columns[..., 9]
     assert (share[:, :3].amin(1) > share[:, 3:].amax(1)).float().mean() > 0.8
-    pairs = found.pairs[..., PAIR_SHARE].clone()
+    pairs = found.pairs[..., 1].clone()
     together = pairs[:, 1, 2].clone()
     pairs[:, 1, 2] = pairs[:, 2, 1] = -99
     torch.diagonal(pairs, dim1=1, dim2=2).fill_(-99)

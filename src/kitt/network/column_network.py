@@ -1,6 +1,6 @@
 """The network that says what each column does: encodings and statistics of columns, pairs and table -> logits.
 
-It reads the encodings of the paper's network, which it does not change, and the statistics of `features`. Blocks of
+It reads the encodings of the paper's network, which it does not change, and the statistics of `column_features`. Blocks of
 attention over columns see which pairs seem to act together. Logits move with their columns; those of pairs are symmetric.
 
 Shapes: B tables, D columns, E width, H heads.
@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from kitt.network.column_features import ColumnFeatures
 from kitt.network.network import Normaliser, StemOutput, dense, layer_norm
-from kitt_lab.columns.features import ColumnFeatures
 
 KINDS = ("nothing", "line", "curve", "smooth", "rough", "wave", "levels")  # of what a function does along a column
 ARRANGEMENTS = (

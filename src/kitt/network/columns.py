@@ -5,21 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from kitt.kernels.grammar import Arrangement, Expression, Primitive, Word
-from kitt.network.network import StemEncoder
-from kitt.network.subsets import subsets
+from kitt.network.column_features import READING, column_features
+from kitt.network.column_network import ARRANGEMENTS, KINDS, NOISES, ColumnConfig, ColumnNetwork, Inputs, Logits
+from kitt.network.network import StemOutput
+from kitt.network.subsets import standardised, subsets
 from kitt.table.scaling import FloatArray
-from kitt_lab.columns.features import READING, ColumnFeatures, column_features
-from kitt_lab.columns.network import ARRANGEMENTS, KINDS, NOISES, ColumnNetwork, Inputs, Logits
-from kitt_lab.simulate import standardise
 
+MEANINGS = {
+    "nothing": "does nothing",
+    "line": "a line",
+    "curve": "a curve with one bend",
+    "smooth": "smooth",
+    "rough": "rough",
+    "wave": "a wave or a season",
+    "levels": "levels",
+}
 EVEN = 0.5  # more probable than not
+PAIRS_SAID = 5  # pairs that are named in words
+PREFIX = "columns."  # of the tensors in a checkpoint
 CAPTIONS = 5  # composed kernels that are returned
 MOST_APART = 3  # functions of one column that a composed kernel names one by one
 _BEAM = 24  # roles of the first columns that are kept while those of the others are added
@@ -66,16 +75,31 @@ class Columns:
         """The probability of each column that it does something."""
         return tuple(1 - kinds["nothing"] for kinds in self.kinds)
 
+    @property
+    def together(self) -> Iterator[tuple[int, int, float]]:
+        """Two columns and the probability that they act together, the most probable pair first."""
+        D = len(self.pairs)
+        found = [(i, j, self.pairs[i][j]) for i in range(D) for j in range(i + 1, D)]
+        return iter(sorted(found, key=lambda pair: -pair[2]))
+
+    def sentences(self, names: Sequence[str]) -> list[tuple[float, str]]:
+        """What each column does most probably, and the pairs that more probably act together than not."""
+        said = []
+        for name, kinds in zip(names, self.kinds, strict=True):
+            best = max(kinds, key=lambda kind: kinds[kind])
+            said.append((kinds[best], f"{name}: {MEANINGS[best]}"))
+        pairs = [(p, f"{names[i]} and {names[j]} act together") for i, j, p in self.together if p > EVEN]
+        return said + pairs[:PAIRS_SAID]
+
 
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class ColumnHead:
-    """A trained network of columns, the encoder that it reads, and a temperature for each thing that it says."""
+    """A trained network of columns, with a temperature for each thing that it says."""
 
     network: ColumnNetwork
-    encoder: StemEncoder
     temperatures: Mapping[str, float]
 
     def logits(self, inputs: Inputs) -> Logits:
@@ -83,28 +107,40 @@ class ColumnHead:
         said = self.network(inputs)
         return Logits(**{name: value / self.temperatures[name] for name, value in vars(said).items()})
 
-    def read(self, X: FloatArray, y: FloatArray, random_state: int = 0) -> Columns:
-        """What the columns of a table do: the mean of what is said of the subsets that the paper's network reads.
-
-        Of a larger table some rows are fitted.
-        """
-        some, fitted = subsets(X, y, random_state), subsets(X, y, random_state, READING)
-        with torch.inference_mode():
-            seen = self.encoder.read(*_standardised(X, y, some))
-            found = column_features(*_standardised(X, y, None if fitted is None else fitted[:1]))
-            S = len(seen.encodings)
-            repeated = ColumnFeatures(
-                **{name: value.expand(S, *value.shape[1:]) for name, value in vars(found).items()}
-            )
-            said = self.logits(Inputs.of(seen, repeated))
-            return answer(Logits(**{name: value.mean(0) for name, value in vars(said).items()}))
+    def read(self, seen: StemOutput, X: Tensor, y: Tensor) -> Logits:
+        """The mean of what it says of some subsets of a table; X (1, N, D) and y (1, N) are the rows for the quick fits."""
+        fitted = column_features(X, y)
+        S = len(seen.encodings)
+        repeated = type(fitted)(**{name: value.expand(S, *value.shape[1:]) for name, value in vars(fitted).items()})
+        said = self.logits(Inputs.of(seen, repeated))
+        return Logits(**{name: value.mean(0) for name, value in vars(said).items()})
 
 
-def _standardised(X: FloatArray, y: FloatArray, rows: list[NDArray[np.intp]] | None) -> tuple[Tensor, Tensor]:
-    """Some subsets of the rows of a table, or all rows, each standardised by itself: (S, N, D) and (S, N)."""
-    places = [np.arange(len(y))] if rows is None else rows
-    inputs, target = (torch.from_numpy(np.stack([values[i] for i in places])) for values in (X, y))
-    return standardise(inputs, 1).float(), standardise(target, 1).float()
+def read_columns(head: ColumnHead, seen: StemOutput, X: FloatArray, y: FloatArray, random_state: int) -> Columns:
+    """What the columns of a table do, of which some subsets were `seen`; of a larger table some rows are fitted."""
+    some = subsets(X, y, random_state, READING)
+    rows = slice(None) if some is None else some[0]
+    return answer(head.read(seen, *standardised([(X[rows], y[rows])])))
+
+
+def to_tensors(network: ColumnNetwork) -> dict[str, Tensor]:
+    """The tensors that a checkpoint stores, parameters in half precision."""
+    parameters = dict(network.named_parameters())
+    return {
+        PREFIX + key: value.half() if key in parameters else value.clone()
+        for key, value in network.state_dict().items()
+    }
+
+
+def from_tensors(tensors: Mapping[str, Tensor], facts: Mapping[str, Any] | None) -> ColumnHead | None:
+    """The network of columns that a checkpoint holds, if it holds one."""
+    if facts is None:
+        return None
+    state = {key.removeprefix(PREFIX): value for key, value in tensors.items() if key.startswith(PREFIX)}
+    with torch.random.fork_rng(devices=[]):
+        network = ColumnNetwork(ColumnConfig(**facts["config"]))
+    network.load_state_dict(state)
+    return ColumnHead(network.eval().requires_grad_(False), facts["temperatures"])
 
 
 def answer(said: Logits) -> Columns:
