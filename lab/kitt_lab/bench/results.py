@@ -84,6 +84,7 @@ STEPS: tuple[Step, ...] = (  # the pages of docs/notebook and the README
     Step("weights", 0.1, "{python} -m kitt_lab.bench.weights --data {data}/atlas"),
     Step("starts", 0.1, "bench starts --data {data} --tables 24", "starts"),
     Step("claims", 1.3, "bench claims --first 600 --count 200", "claims"),
+    Step("statements", 1.5, "bench statements --data {data}/atlas --count 200", "statements"),
     Step("calibration", 0.2, "bench calibration --batches 100 --tables {data}/atlas/table", "calibration"),
     Step("calibration-simulated", 0.1, "bench calibration --batches 60", "calibration-simulated"),
     Step("capture", 0.4, "bench capture --data {data}/atlas --rows 200", "capture"),

@@ -27,6 +27,7 @@ LEAST_FLAT = 0.3  # of the rows, over which it then has
 STRAIGHT = 0.05  # of its whole rise, by which a straight line may differ from the curve, root mean square
 STEP = 0.7  # of its whole rise, which a step makes
 STEP_WIDTH = 0.15  # of the rows, over which it makes that
+SURE_STEP = 0.5  # of its whole rise, which it makes there beyond the error
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,16 +142,18 @@ def shape(line: Line, x: FloatArray) -> Shape:
         return Shape("up and down" if turns else "none", None, rise, error)
     rises = bool(mean[turns[0]] < mean[turns[1]])
     kind = "rises" if rises else "falls"
+    many = len(mean) >= MIN_VALUES
+    straight = _straight(own, rise, error) if many else None
+    if many and straight is None and (step := _step(line, rise, x)) is not None:
+        return Shape("step up" if rises else "step down", step, rise, error)
     if _may_turn(line, TURN * rise, rises):
         between = float(mean[-1] - mean[0]) if rises else float(mean[0] - mean[-1])
         is_told = between > CLEAR * float(line.apart[0, -1])  # the ends differ: it is more than one side of a turn
         return Shape(kind if is_told else "none", None, rise, error, overall=is_told)
-    if len(mean) < MIN_VALUES:
+    if not many:
         return Shape(kind, None, rise, error)
-    if (straight := _straight(own, rise, error)) is not None:
+    if straight is not None:
         return Shape(kind, None, rise, error, slope=straight)
-    if (step := _step(own, rise, x)) is not None:
-        return Shape("step up" if rises else "step down", step, rise, error)
     end = high if rises else low
     moving = np.flatnonzero(np.abs(mean - mean[end]) > FLAT * rise)
     first_flat = int(moving.max(initial=0)) + 1
@@ -165,14 +168,17 @@ def _straight(line: Curve, rise: float, error: float) -> tuple[float, float] | N
     return (float(slope), error / float(np.ptp(line.x))) if apart <= STRAIGHT * rise else None
 
 
-def _step(line: Curve, rise: float, x: FloatArray) -> float | None:
-    """Where the curve makes most of its rise within a few rows, with rows on both sides where it is nearly flat."""
-    share = np.abs(line.mean - line.mean[0]) / rise
+def _step(line: Line, rise: float, x: FloatArray) -> float | None:
+    """Where the curve surely makes most of its rise within a few rows, with rows on both sides where it is nearly flat."""
+    at = line.curve.x
+    share = np.maximum.accumulate(np.abs(line.curve.mean - line.curve.mean[0]) / rise)
     low, high = 0.5 * (1 - STEP), 0.5 * (1 + STEP)
-    start, end = (float(np.interp(level, np.maximum.accumulate(share), line.x)) for level in (low, high))
+    start, end = (float(np.interp(level, share, at)) for level in (low, high))
     width = float(((x > start) & (x < end)).mean())
     before, after = float((x <= start).mean()), float((x >= end).mean())
-    return 0.5 * (start + end) if width <= STEP_WIDTH and min(before, after) >= STEP_WIDTH else None
+    i, j = (int(np.searchsorted(at, place)) for place in (start, end))
+    is_sure = (share[j] - share[max(i - 1, 0)]) * rise - CLEAR * line.apart[max(i - 1, 0), j] > SURE_STEP * rise
+    return 0.5 * (start + end) if is_sure and width <= STEP_WIDTH and min(before, after) >= STEP_WIDTH else None
 
 
 def _may_turn(line: Line, least: float, rises: bool) -> bool:
