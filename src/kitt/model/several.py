@@ -148,6 +148,14 @@ class Suggestions(Sequence[Suggestion]):
     ----------
     suggestions : tuple of Suggestion
         `suggestions[0]` is that of the first output, and so on.
+
+    Examples
+    --------
+    >>> import numpy as np, kitt
+    >>> x = np.linspace(0, 6, 30)
+    >>> both = kitt.suggest(x[:, None], np.stack([2 * x, x**2], 1))
+    >>> len(both), len(both[0].captions)
+    (2, 3)
     """
 
     suggestions: tuple[Suggestion, ...]
