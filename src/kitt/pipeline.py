@@ -201,8 +201,7 @@ def suggest_dataset(
 
 def words_for(residual: Table, options: Options) -> list[Expression]:
     """What the network names in a residual: the most probable words of different kinds, and captions; it may be constant."""
-    asked = options.of_captions(fit=True)
-    said = caption(residual.X.numpy(), residual.y.numpy(), options.k, check=False, columns=False, **asked)
+    said = caption(residual.X.numpy(), residual.y.numpy(), options.k, check=False, **options.of_captions(fit=True))
     words = [(Expression((word,)), p) for word, p in zip(WORDS, said.words, strict=True) if not word.is_noise]
     return [*(kind.expressions[0] for kind in alike(words)[:KINDS]), *(c.expression for c in said)]
 

@@ -8,8 +8,9 @@ expected loss of the best of them, relative to the best kernel, is small.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property, partial
 from numbers import Integral
 from os import PathLike
 from typing import Any
@@ -74,8 +75,8 @@ class Captions:
     groups : tuple of Group
         The captions that were found, with similar ones grouped together, the most probable group first.
     columns : Columns or None
-        What each column does, which columns act together, and kernels composed of that; None if the checkpoint does not
-        say it.
+        What each column does, which columns act together, and kernels composed of that, computed when it is first asked
+        for; None if the checkpoint does not say it.
 
     Examples
     --------
@@ -94,7 +95,11 @@ class Captions:
     noise: float | None
     properties: tuple[Property, ...] = ()
     groups: tuple[Group, ...] = ()
-    columns: Columns | None = None
+    _columns: Callable[[], Columns] | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def columns(self) -> Columns | None:
+        return None if self._columns is None else self._columns()
 
     def __repr__(self) -> str:
         return f"<Captions: {', '.join(f'{c.expression} {c.probability:.1%}' for c in self.ranked)}>"
@@ -128,7 +133,6 @@ def caption(
     reading: str = "quick",
     random_state: int = 0,
     check: bool = True,
-    columns: bool = True,
 ) -> Captions:
     """Predict the kernels of a table with the network, without fitting anything.
 
@@ -156,8 +160,6 @@ def caption(
         Seed of the subsets of a large table and of sampling.
     check : bool
         Refuse a table of fewer than eight rows or of a constant target, of which nothing can be known.
-    columns : bool
-        Also say what each column does.
 
     Returns
     -------
@@ -173,10 +175,7 @@ def caption(
     Linear
     """
     options = {"head": head, "search": search, "ranking": ranking, "reading": reading}
-    said = caption_each(
-        [(X, y)], k, network=network, random_state=random_state, check=check, columns=columns, **options
-    )
-    return said[0]
+    return caption_each([(X, y)], k, network=network, random_state=random_state, check=check, **options)[0]
 
 
 def caption_each(
@@ -190,7 +189,6 @@ def caption_each(
     reading: str = "quick",
     random_state: int = 0,
     check: bool = True,
-    columns: bool = True,
 ) -> list[Captions]:
     """What `caption` does for each of several tables, which the network reads in one batch if they have one size."""
     _check_options(k, head=head, search=search, ranking=ranking, reading=reading)
@@ -202,7 +200,7 @@ def caption_each(
             raise refusal("a target that varies", f"{y[0]} in every row", "give another y")
     loaded, seed = network if isinstance(network, LoadedModel) else load(os.fspath(network)), checked_seed(random_state)
     with torch.inference_mode(), threads_for(READINGS[reading].max_rows):
-        views = encode_tables(loaded, checked, seed, READINGS[reading], columns)
+        views = encode_tables(loaded, checked, seed, READINGS[reading])
         return [_caption(loaded, v, k, head, search, ranking, torch.Generator().manual_seed(seed)) for v in views]
 
 
@@ -237,7 +235,7 @@ class View:
     strangeness: float | None
     roughness: Tensor | None
     noise: float | None
-    columns: Columns | None = None  # what they do
+    columns: Callable[[], Columns] | None = None  # says what they do
 
 
 def encode_table(
@@ -252,16 +250,15 @@ def encode_tables(
     tables: Sequence[tuple[FloatArray, FloatArray]],
     random_state: int,
     reading: Reading,
-    columns: bool = False,
 ) -> list[View]:
-    """The encodings of several tables, from one batch if their subsets have one size; with `columns`, what these do."""
+    """The encodings of several tables, from one batch if their subsets have one size."""
     drawn = [subsets(X, y, random_state, reading) for X, y in tables]
     read = [
         standardised([(X, y)] if places is None else [(X[i], y[i]) for i in places])
         for (X, y), places in zip(tables, drawn, strict=True)
     ]
     if len({X.shape[1:] for X, _ in read}) > 1:
-        return [encode_tables(loaded, [table], random_state, reading, columns)[0] for table in tables]
+        return [encode_tables(loaded, [table], random_state, reading)[0] for table in tables]
     batch, counts = (torch.cat(part) for part in zip(*read, strict=True)), [len(X) for X, _ in read]
     rows = [len(X) if i is None else len(np.unique(i)) for (X, _), i in zip(tables, drawn, strict=True)]
     sizes = [(X.shape[0], X.shape[1]) for X, _ in tables]
@@ -275,9 +272,9 @@ def encode_tables(
     for (X, y), size, n, own in zip(tables, sizes, rows, zip(*parts, strict=True), strict=True):
         seen = StemOutput(*own)
         strange = None if limit is None else float(seen.strangeness.mean()) / limit
-        told = read_columns(loaded.columns, seen, X, y, random_state) if columns and loaded.columns else None
+        asked = partial(read_columns, loaded.columns, seen, X, y, random_state) if loaded.columns else None
         roughness, noise = seen.roughness.mean(0).exp(), float(seen.noise.mean().exp())
-        views.append(View(seen.encodings, size, n, strange, roughness, noise, told))
+        views.append(View(seen.encodings, size, n, strange, roughness, noise, asked))
     return views
 
 

@@ -16,6 +16,7 @@ from kitt.network.column_network import ARRANGEMENTS, KINDS, NOISES, ColumnConfi
 from kitt.network.network import StemOutput
 from kitt.network.subsets import standardised, subsets
 from kitt.table.scaling import FloatArray
+from kitt.threads import threads_for
 
 MEANINGS = {
     "nothing": "does nothing",
@@ -127,7 +128,8 @@ def read_columns(head: ColumnHead, seen: StemOutput, X: FloatArray, y: FloatArra
     """What the columns of a table do, of which some subsets were `seen`; of a larger table some rows are fitted."""
     some = subsets(X, y, random_state, READING)
     rows = slice(None) if some is None else some[0]
-    return answer(head.read(seen, *standardised([(X[rows], y[rows])])))
+    with torch.inference_mode(), threads_for(READING.max_rows):
+        return answer(head.read(seen, *standardised([(X[rows], y[rows])])))
 
 
 def to_tensors(network: ColumnNetwork) -> dict[str, Tensor]:
