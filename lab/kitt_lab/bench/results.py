@@ -85,6 +85,17 @@ STEPS: tuple[Step, ...] = (  # the pages of docs/notebook and the README
     Step("starts", 0.1, "bench starts --data {data} --tables 24", "starts"),
     Step("claims", 1.3, "bench claims --first 600 --count 200", "claims"),
     Step("statements", 1.5, "bench statements --data {data}/atlas --count 200", "statements"),
+    Step("columns", 0.1, "bench columns", "columns"),
+    *(
+        Step(
+            f"simulators-{rows}",
+            0.1,
+            f"bench simulators --data {{data}}/simulators --rows {rows} --splits 1 "
+            "--methods kitt,kitt:effort=quick,botorch,sklearn-rbf",
+            "simulators",
+        )
+        for rows in (30, 100)
+    ),
     Step("calibration", 0.2, "bench calibration --batches 100 --tables {data}/atlas/table", "calibration"),
     Step("calibration-simulated", 0.1, "bench calibration --batches 60", "calibration-simulated"),
     Step("capture", 0.4, "bench capture --data {data}/atlas --rows 200", "capture"),
