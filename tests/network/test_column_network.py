@@ -176,3 +176,17 @@ def test_composed_kernels_say_what_columns_do(arrangement: str, kinds: tuple[str
 
 def test_a_rough_function_has_a_rough_word() -> None:
     assert str(belief("sum", "rough", "nothing", rough=0.9).captions[0].expression) == "Matern32(x1)"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_shipped_network_knows_columns_from_few_rows(seed: int) -> None:
+    X = np.random.default_rng(seed).uniform(-2, 2, (60, 4))
+    columns = kitt.caption(X, np.sin(2 * X[:, 0]) + X[:, 1]).columns
+    assert columns is not None
+    assert columns.kinds[1]["line"] > 0.8
+    assert all(columns.kinds[d]["nothing"] > 0.8 for d in (2, 3))
+    assert columns.acting[0] > 0.9
+    assert columns.pairs[0][1] < 0.2
+    product = kitt.caption(X, X[:, 0] * X[:, 1] + 0.1 * X[:, 2]).columns
+    assert product is not None
+    assert product.pairs[0][1] > 0.8
