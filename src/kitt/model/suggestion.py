@@ -152,6 +152,7 @@ class Suggestion:
         if columns is None:
             return None
         return {
+            "said": [{"name": who, "meaning": what, "probability": p} for p, who, what in columns.sentences(names)],
             "kinds": {name: dict(kinds) for name, kinds in zip(names, columns.kinds, strict=True)},
             "pairs": [{"columns": [names[i], names[j]], "probability": p} for i, j, p in columns.together],
             "arrangement": dict(columns.arrangement),
@@ -166,7 +167,9 @@ class Suggestion:
         lines = ["what the network believes"]
         lines += [f"{p.probability:11.0%}  {p.name}: {p.meaning}" for p in self.properties]
         if self.captions.columns is not None:
-            lines += [f"{p:11.0%}  {what}" for p, what in self.captions.columns.sentences(self.dataset.names)]
+            lines += [
+                f"{p:11.0%}  {who}: {what}" for p, who, what in self.captions.columns.sentences(self.dataset.names)
+            ]
         lines += [
             "",
             "probability  loss  kernel",

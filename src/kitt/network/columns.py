@@ -83,13 +83,14 @@ class Columns:
         found = [(i, j, self.pairs[i][j]) for i in range(D) for j in range(i + 1, D)]
         return iter(sorted(found, key=lambda pair: -pair[2]))
 
-    def sentences(self, names: Sequence[str]) -> list[tuple[float, str]]:
-        """What each column does most probably, and the pairs that more probably act together than not."""
+    def sentences(self, names: Sequence[str]) -> list[tuple[float, str, str]]:
+        """What each column does most probably, and the pairs that more probably act together than not: the probability, the
+        columns, and what they do."""
         said = []
         for name, kinds in zip(names, self.kinds, strict=True):
             best = most_probable(kinds)
-            said.append((kinds[best], f"{name}: {MEANINGS[best]}"))
-        pairs = [(p, f"{names[i]} and {names[j]} act together") for i, j, p in self.together if p > EVEN]
+            said.append((kinds[best], name, MEANINGS[best]))
+        pairs = [(p, f"{names[i]} and {names[j]}", "act together") for i, j, p in self.together if p > EVEN]
         return said + pairs[:PAIRS_SAID]
 
 

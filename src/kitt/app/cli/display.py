@@ -66,15 +66,10 @@ def print_columns(believed: dict[str, Any] | None) -> None:
     """Print what each column does most probably, pairs that act together, and kernels composed of that."""
     if believed is None:
         return
-    from kitt.network.columns import EVEN, MEANINGS, PAIRS_SAID, most_probable
-
     console.print("what each column does", highlight=False)
-    for name, kinds in believed["kinds"].items():
-        best = most_probable(kinds)
-        console.print(f"  {escape(name):17} {kinds[best]:4.0%} {MEANINGS[best]}", highlight=False, soft_wrap=True)
-    for pair in [pair for pair in believed["pairs"] if pair["probability"] > EVEN][:PAIRS_SAID]:
-        both = escape(" and ".join(pair["columns"]))
-        console.print(f"  {both:17} {pair['probability']:4.0%} act together", highlight=False, soft_wrap=True)
+    for one in believed["said"]:
+        line = f"  {escape(one['name']):17} {one['probability']:4.0%} {one['meaning']}"
+        console.print(line, highlight=False, soft_wrap=True)
     for caption in believed["captions"][:3]:
         console.print(
             f"  {escape(caption['expression'])} ({caption['probability']:.0%})", highlight=False, soft_wrap=True

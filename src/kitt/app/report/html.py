@@ -92,7 +92,7 @@ def _facts(suggestion: Suggestion) -> dict[str, Any]:
     model = suggestion.fitted
     plain = content.plain(suggestion)
     explanation = replace(explain(suggestion), caveats=())  # they are among the cautions
-    left_out = model.evidence()
+    left_out, believed = model.evidence(), suggestion.captions.columns
     return {
         "explanation": explanation,
         "left_out": left_out,
@@ -103,6 +103,7 @@ def _facts(suggestion: Suggestion) -> dict[str, Any]:
         "inputs": suggestion.to_dict()["inputs"],
         "captions": suggestion.captions,
         "properties": suggestion.properties,
+        "beliefs": [] if believed is None else believed.sentences(suggestion.dataset.names),
         "groups": suggestion.captions.groups,
         "best": model.best,
         "kernel_rows": content.kernel_rows(suggestion),

@@ -258,12 +258,14 @@ function propertyRow({ name, meaning, probability }) {
   return meterRow(title, probability);
 }
 
-function showCaptions({ captions, target, seconds, warnings, properties, groups, scatters }, isFitting = false) {
+function showCaptions({ captions, target, seconds, warnings, properties, column_beliefs: beliefs, groups, scatters }, isFitting = false) {
   $("captions").hidden = false;
   $("captions").classList.remove("stale");
   $("captions-facts").textContent = `Kernels to try for ${target}, after ${(1000 * seconds.caption).toFixed(0)} ms; ${isFitting ? "the fits will follow" : "nothing is fitted yet"}.`;
   $("scatters").replaceChildren(...scatters.map((one) => scatter(one, target)));
   $("properties").replaceChildren(...properties.map(propertyRow));
+  $("columns-said").hidden = beliefs === null;
+  $("columns-rows").replaceChildren(...(beliefs?.said ?? []).map(propertyRow));
   const likeliest = [...captions].sort((a, b) => b.probability - a.probability);
   $("bars").replaceChildren(...likeliest.map(({ expression, probability, expected_loss: loss, is_first: isFirst }) => {
     const alike = groups.find(({ expressions }) => expressions.includes(expression))?.probability;
