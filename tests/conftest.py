@@ -1,6 +1,7 @@
 """Which tests are slow (`make test` leaves them out, `make test-all` runs them), long clocks, which stand still, and a disk
 that becomes full."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -10,6 +11,10 @@ from pathlib import Path
 import pytest
 
 from kitt.clock import Clock
+
+# BoTorch would compile an extension for one of its acquisition functions, for a minute and with a lock that a killed process
+# leaves behind; without a compiler it computes the values in Python.
+os.environ["CXX"] = "false"
 
 SLOW = {  # more than about 15 seconds each (pytest --durations=40)
     "app/cli/test_cli.py": {"test_the_demo"},
