@@ -87,6 +87,7 @@ def test_from_file_to_report(server: Server, tab: Callable[..., Any], journey: d
     assert page.locator("#bars .mark", has_text="tried first").count() == 1
     assert page.locator("#scatters svg circle").count() == 2 * 40  # the data, before anything is fitted
     assert page.locator("#properties tr").count() == 7
+    assert page.locator("#columns-rows tr").count() >= 1
     assert set(page.locator("#captions meter").evaluate_all("all => all.map((meter) => meter.max)")) == {1}
     page.select_option("#target", EVIL)  # another target: other captions, at once
     page.locator("#captions-facts", has_text=EVIL).wait_for()

@@ -85,6 +85,32 @@ class Group(BaseModel):
     probability: float = Field(description="The sum of their probabilities.")
 
 
+class Said(BaseModel):
+    name: str = Field(description="A column, or two of them.")
+    meaning: str = Field(description="What it does, such as a line; of two, that they act together.")
+    probability: float
+
+
+class Pair(BaseModel):
+    columns: list[str]
+    probability: float = Field(description="That the effect of one depends on the other.")
+
+
+class Composed(BaseModel):
+    expression: str
+    probability: float
+
+
+class ColumnBeliefs(BaseModel):
+    said: list[Said] = Field(description="What each column does most probably, and pairs that act together.")
+    kinds: dict[str, dict[str, float]] = Field(description="For each column the probability of each kind.")
+    pairs: list[Pair]
+    arrangement: dict[str, float]
+    noise: dict[str, float]
+    rough: float
+    captions: list[Composed] = Field(description="Kernels composed of what the columns do.")
+
+
 class Scatter(BaseModel):
     column: str
     x: list[float]
@@ -98,6 +124,7 @@ class Captions(BaseModel):
     inputs: int = Field(description="Input columns of the table; one of texts is one.")
     columns: list[str] = Field(description="Those that the network sees; of texts, one for each level.")
     properties: list[Property]
+    column_beliefs: ColumnBeliefs | None = Field(description="What columns do; null if the network does not say it.")
     captions: list[Caption]
     groups: list[Group]
     scatters: list[Scatter] = Field(description="Some rows, along the columns that explain most of the target.")
