@@ -10,7 +10,7 @@ from typing import Any
 
 from kitt.clock import Clock
 from kitt.fitting.fits import (
-    SEARCH,
+    COMPARISON_SHARE,
     Fitters,
     choose,
     fit_each,
@@ -178,7 +178,7 @@ def suggest_dataset(
         return Suggestion(dataset, options, captions, warnings=notes, seconds=_seconds(times))
 
     table = Table.of(dataset)  # standardised here, once, for all fits
-    fitters = Fitters(table, options, clock.share(SEARCH))
+    fitters = Fitters(table, options, clock.share(COMPARISON_SHARE))
     verified = verify(fitters, captions.ranked, report)
     while (left := residual(fitters, verified)) is not None:
         report(f"asking the network what {verified.best} leaves", 0.1)

@@ -132,10 +132,13 @@ def test_panels_agree_with_autograd_through_a_dense_matrix(text: str, N: int) ->
     assert_close(gradient, expected_gradient, rtol=1e-7, atol=1e-7)
 
 
-@pytest.mark.parametrize("word", WORDS, ids=str)
-def test_fisher_information_is_the_expected_curvature(word: Word) -> None:
+OF_COLUMNS = [f"{p}({a})" for p in ("RBF", "Matern12", "Matern52") for a in ("each", "pairs", "all")]
+
+
+@pytest.mark.parametrize("text", [*map(str, WORDS), *OF_COLUMNS, "RBF(all) + Linear*Periodic + Linear*White"])
+def test_fisher_information_is_the_expected_curvature(text: str) -> None:
     """½ tr(K⁻¹ ∂K K⁻¹ ∂K) with derivatives by autograd."""
-    kernel, theta, X, _ = case(str(word), N=12, D=2)
+    kernel, theta, X, _ = case(text, N=12, D=2)
     K = covariance(kernel, theta, X)
     J = torch.autograd.functional.jacobian(lambda t: covariance(kernel, t, X), theta)  # (N, N, P)
     inverse = torch.linalg.inv(K)

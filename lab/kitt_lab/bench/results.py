@@ -90,11 +90,11 @@ STEPS: tuple[Step, ...] = (  # the pages of docs/notebook and the README
         Step(
             f"simulators-{rows}",
             0.1,
-            f"bench simulators --data {{data}}/simulators --rows {rows} --splits 1 "
+            f"bench simulators --data {{data}}/simulators --rows {rows} --splits 2 "
             "--methods kitt,kitt:effort=quick,botorch,sklearn-rbf",
             "simulators",
         )
-        for rows in (30, 100)
+        for rows in (15, 30, 100)
     ),
     Step("calibration", 0.2, "bench calibration --batches 100 --tables {data}/atlas/table", "calibration"),
     Step("calibration-simulated", 0.1, "bench calibration --batches 60", "calibration-simulated"),

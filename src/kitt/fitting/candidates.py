@@ -18,9 +18,8 @@ CHANGING_NOISE = parse("Linear*White").words
 MOST_WORDS = 6  # proposed words that are tried as the next one of a sum; set by hand
 
 
-SEARCH: Mapping[str, Any] = {
-    "tolerance": 0.4
-}  # less CPU for the same density: `kitt bench atlas`, `kitt bench simulators`
+# Less CPU for equal density, on tables of `kitt bench atlas` and `kitt bench simulators`.
+SHORT_SEARCH: Mapping[str, Any] = {"tolerance": 0.4}
 
 
 @dataclass(frozen=True)
@@ -35,11 +34,10 @@ class Effort:
     plain: int  # plain kernels that are fitted
     growth: int  # words that may be added to the best caption
     residual_rows: int  # smallest number of rows for which the network captions the residual of the best caption
-    search: Mapping[str, Any] = field(
-        default_factory=lambda: SEARCH
-    )  # fields of `FitConfig` that differ from the usual ones
+    # Fields of `FitConfig` that differ from the usual ones.
+    search: Mapping[str, Any] = field(default_factory=lambda: SHORT_SEARCH)
     folds_rows: int = 0  # up to this many rows, weights come from refitted folds instead of leave-one-out
-    clear_folds_rows: int = 0  # that number where there is little noise: `kitt bench simulators`
+    clear_folds_rows: int = 0  # up to this many rows, where there is little noise: `kitt bench simulators`
 
 
 THOROUGH_SEARCH: Mapping[str, Any] = {  # many starts and late stopping: `kitt bench words` on UCI

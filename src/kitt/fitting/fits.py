@@ -28,9 +28,9 @@ WEIGHT_FOLDS = FoldsConfig(folds=5)
 CLEAR = 0.01  # variance of the noise, in units of the target's, below which there is little: `kitt bench atlas`
 SCREENED_ROWS = 100  # up to so many rows, words that act on columns cost little: `kitt bench simulators`
 MOST_COLUMNS = 40  # of tables for which words that act on columns are tried; their time grows with it; set by hand
-SEARCH = 0.45  # share of the time after captioning in which expressions are compared; set by hand
-FITS = 0.9  # share of the time after that in which kernels are fitted to all rows; set by hand
-FITS_OF_SOME = 0.55  # the share where kernels are fitted to a subset: a good part is for conditioning on all rows
+COMPARISON_SHARE = 0.45  # share of the time after captioning in which expressions are compared; set by hand
+FITS_SHARE = 0.9  # share of the time after that in which kernels are fitted to all rows; set by hand
+FITS_OF_SOME_SHARE = 0.55  # the share where kernels are fitted to a subset: a good part is for conditioning on all rows
 LEAST_FITS = 2  # kernels that are fitted whatever the time: the best expression and a plain one
 # The power of the number of rows by which the time of a fit grows: 9 seconds with 1,000 rows and 139 with 3,000
 # (`python -m kitt_lab.bench.large_table`).
@@ -82,10 +82,10 @@ class Fitters:
         def affordable(clock: Clock) -> float:
             return max(self.options.fit_config.coarse_rows, known * (clock.seconds / seconds) ** (1 / TIME_POWER))
 
-        fits = clock.share(FITS if self.places is None else FITS_OF_SOME)
+        fits = clock.share(FITS_SHARE if self.places is None else FITS_OF_SOME_SHARE)
         if n <= affordable(fits):
             return self._with(None, self.places, fits)
-        fits = clock.share(FITS_OF_SOME)
+        fits = clock.share(FITS_OF_SOME_SHARE)
         some = _some(n, int(affordable(fits)), self.options)
         return self._with(some, some if self.places is None else self.places[some], fits)
 

@@ -180,14 +180,14 @@ def caption(
 
 def caption_each(
     tables: Sequence[tuple[FloatArray, FloatArray]],
-    k: int = 3,
+    k: int,
     *,
-    network: str | PathLike[str] | LoadedModel = "default",
-    head: str = "decoder",
-    search: str = "beam",
-    ranking: str = "expected-loss",
-    reading: str = "quick",
-    random_state: int = 0,
+    network: str | PathLike[str] | LoadedModel,
+    head: str,
+    search: str,
+    ranking: str,
+    reading: str,
+    random_state: int,
     check: bool = True,
 ) -> list[Captions]:
     """What `caption` does for each of several tables, which the network reads in one batch if they have one size."""

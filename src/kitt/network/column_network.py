@@ -9,7 +9,7 @@ Shapes: B tables, D columns, E width, H heads.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -130,4 +130,4 @@ class ColumnNetwork(nn.Module):
         """Set the normalisers from tables."""
         for normaliser, name in zip(self.normalise, ("columns", "pairs", "whole"), strict=True):
             parts = [getattr(some, name) for some in inputs]
-            normaliser.measure(torch.cat([part.reshape(-1, part.shape[-1]) for part in parts]))  # type: ignore[operator]
+            cast(Normaliser, normaliser).measure(torch.cat([part.reshape(-1, part.shape[-1]) for part in parts]))
